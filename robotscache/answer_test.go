@@ -10,9 +10,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestAnswered: the observer learns of each fetch before anybody gets its entry, so a log has its
-// line first. It also learns that the result of a fetch is not kept after a purge, and of results
-// that say nothing about the site.
+// TestAnswered checks that the observer learns of each fetch before any caller gets its entry, so
+// the log entry of the fetch comes first. It also learns that the result of a fetch is not kept
+// after a purge, and of results that say nothing about the site.
 func TestAnswered(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -24,7 +24,7 @@ func TestAnswered(t *testing.T) {
 		defer c.Close()
 		asked := func() {
 			if e, _ := lookup(t, c, example(1)); e.Told.Load() != 1 {
-				t.Error("an entry that the observer did not learn of")
+				t.Error("got an entry before the observer learned of it")
 			}
 		}
 		var wg sync.WaitGroup
@@ -37,7 +37,7 @@ func TestAnswered(t *testing.T) {
 		asked()
 		s.always(failure())
 		if e, err := c.Refresh(t.Context(), example(1)); err != nil || e.Told.Load() != 1 {
-			t.Errorf("after a refresh in vain: %v", err)
+			t.Errorf("after a failed refresh: error %v, or the observer did not learn of it", err)
 		}
 		s.always(fetch.Outcome{Cause: fetch.CauseLocal})
 		_, _ = c.Refresh(t.Context(), example(2))
@@ -51,7 +51,7 @@ func TestAnswered(t *testing.T) {
 	})
 }
 
-// TestAnswerOf: an Answer describes the record as it stands at its time.
+// TestAnswerOf checks that an Answer describes the record at its time.
 func TestAnswerOf(t *testing.T) {
 	t.Parallel()
 	p := fetch.Policy{}.Complete()
@@ -76,7 +76,7 @@ func TestAnswerOf(t *testing.T) {
 		a := tt.got
 		if a.State != tt.state || a.Cause != tt.cause || !a.FreshUntil.Equal(tt.until) || a.SHA256 != good.SHA256.Hex() || !a.FetchedAt.Equal(now) ||
 			a.Origin != k.Origin.String() || a.FetchedAs != k.Agent {
-			t.Errorf("%s: %+v", tt.name, a)
+			t.Errorf("%s: AnswerOf = %+v", tt.name, a)
 		}
 	}
 }

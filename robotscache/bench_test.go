@@ -19,15 +19,15 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
-// The benchmarks take their texts from the folder that CRAWLGATE_CORPUS names
-// (real robots.txt files, *.txt), or else from a few made-up ones; and the number
-// of origins of the large ones from CRAWLGATE_BENCH_ORIGINS.
+// The benchmarks take their texts from the folder CRAWLGATE_CORPUS (real robots.txt files, *.txt)
+// or from a few made-up ones, and the number of origins of large benchmarks from
+// CRAWLGATE_BENCH_ORIGINS.
 const (
 	corpusEnv  = "CRAWLGATE_CORPUS"
 	originsEnv = "CRAWLGATE_BENCH_ORIGINS"
 )
 
-// texts returns the corpus by length, each cut to 500 KiB.
+// texts returns the corpus sorted by length, with each text cut to 500 KiB.
 func texts(tb testing.TB) [][]byte {
 	tb.Helper()
 	var all [][]byte
@@ -56,7 +56,7 @@ func texts(tb testing.TB) [][]byte {
 	return all
 }
 
-// origins returns how many origins a large benchmark takes.
+// origins returns the number of origins of a large benchmark.
 func origins(tb testing.TB, most int) int {
 	tb.Helper()
 	v := os.Getenv(originsEnv)
@@ -70,8 +70,7 @@ func origins(tb testing.TB, most int) int {
 	return n
 }
 
-// record returns the record of origin i with a text of the corpus that is made
-// its own.
+// record returns the record of origin i with a text of the corpus that is made unique.
 func record(i int, texts [][]byte) fetch.Record {
 	text := fmt.Appendf(nil, "# %d\n", i)
 	text = append(text, texts[i%len(texts)]...)
@@ -82,11 +81,11 @@ func record(i int, texts [][]byte) fetch.Record {
 type noFetch struct{ testing.TB }
 
 func (f noFetch) Fetch(_ context.Context, o fetch.Key, _ fetch.Gate) fetch.Outcome {
-	f.Errorf("%s was fetched", o)
+	f.Errorf("%s was fetched, want no fetch", o)
 	return fetch.Outcome{}
 }
 
-// BenchmarkLookup_Hot is the path of nearly every request.
+// BenchmarkLookup_Hot measures nearly every request.
 func BenchmarkLookup_Hot(b *testing.B) {
 	const n = 1000
 	st := newMemory()
@@ -109,26 +108,26 @@ func BenchmarkLookup_Hot(b *testing.B) {
 		for i := 0; pb.Next(); i++ {
 			_, s, err := c.Lookup(ctx, all[i%n], robotscache.Asker{})
 			if err != nil || s != robotscache.SourceHot {
-				b.Errorf("%v, %v", s, err)
+				b.Errorf("Lookup: source %v, error %v, want a hot entry", s, err)
 			}
 		}
 	})
 }
 
-// BenchmarkView is what follows a lookup.
+// BenchmarkView measures what follows a lookup.
 func BenchmarkView(b *testing.B) {
 	e := robotscache.NewEntry(record(0, [][]byte{[]byte(someRules)}), robotscache.Interpretation{})
 	now := time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
 		if e.View(now).Rules == nil {
-			b.Fatal("no rules")
+			b.Fatal("View has no rules")
 		}
 	}
 }
 
-// BenchmarkLookup_Store is the first request for an origin after a restart: the
-// record is read from the file, its text decompressed, checked and compiled.
+// BenchmarkLookup_Store measures the first request for an origin after a restart: the record is
+// read from the file, and its text is decompressed, checked and compiled.
 func BenchmarkLookup_Store(b *testing.B) {
 	all := texts(b)
 	for _, of := range []struct {
@@ -218,8 +217,8 @@ func BenchmarkBolt_Origins(b *testing.B) {
 	}
 }
 
-// BenchmarkHot_Memory compares the memory of hot records with their texts, and with their count
-// against the limit.
+// BenchmarkHot_Memory compares the memory of hot records with the memory of their texts, and with
+// what they count against the limit.
 func BenchmarkHot_Memory(b *testing.B) {
 	all, n := texts(b), origins(b, 100000)
 	for b.Loop() {

@@ -8,8 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// A reload that changes the policy refetches nothing: the new policy judges all records at once, in
-// every tier.
+// A reload that changes the policy fetches nothing: the new policy applies to all records at once,
+// in every tier.
 func TestExt_ConfigureJudgesAgain(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
@@ -28,14 +28,14 @@ func TestExt_ConfigureJudgesAgain(t *testing.T) {
 		e, _ = lookup(t, c, example(1))
 		wantAccess(t, e, fetch.AccessAllow)
 		wantFetches(t, s, example(1), 1)
-		time.Sleep(time.Minute) // earlier records have the shorter time to live too: it was refreshed
+		time.Sleep(time.Minute) // it was refreshed, since the shorter time to live also applies to earlier records
 		lookup(t, c, example(1))
 		wantFetches(t, s, example(1), 2)
 	})
 }
 
-// The switch for index.html is part of how a text is read, not of the text: nothing is fetched
-// again for it either.
+// The option for index.html affects how a text is read, not the text, so it does not cause a fetch
+// either.
 func TestExt_ConfigureReadsAnew(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
@@ -47,7 +47,7 @@ func TestExt_ConfigureReadsAnew(t *testing.T) {
 			c.Configure(robotscache.Config{IndexHTML: on})
 			e, _ := lookup(t, c, example(1))
 			if m := e.View(time.Now()).Rules.Match([]string{"Bot"}, "/a/"); m.Allowed != on {
-				t.Errorf("index_html %v: /a/ gets %+v", on, m)
+				t.Errorf("index_html %v: Match of /a/ = %+v", on, m)
 			}
 		}
 		wantFetches(t, s, example(1), 1)

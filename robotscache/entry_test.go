@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
-// Zero values deny.
+// Zero values deny access.
 func TestEntry_ZeroDenies(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]*robotscache.Entry{
@@ -25,15 +25,15 @@ func TestEntry_ZeroDenies(t *testing.T) {
 	} {
 		v := e.View(time.Now())
 		if v.Access != fetch.AccessDeny || v.Rules != nil {
-			t.Errorf("%s: %+v", name, v)
+			t.Errorf("%s: View = %+v, want access denied without rules", name, v)
 		}
 		if v.Rules.Match([]string{"Bot"}, "/").Allowed {
-			t.Errorf("%s: its rules allow", name)
+			t.Errorf("%s: its rules allow /", name)
 		}
 	}
 }
 
-// The view names the text that decides, as the record ages.
+// A view has the text that applies at the age of the record.
 func TestEntry_View(t *testing.T) {
 	t.Parallel()
 	p := fetch.Policy{}.Complete()
@@ -64,18 +64,18 @@ func TestEntry_View(t *testing.T) {
 	} {
 		v := robotscache.NewEntry(test.record, robotscache.Interpretation{Policy: p}).View(born.Add(test.after))
 		if v.Access != test.access || v.State != test.state || (v.Rules != nil) != test.text || v.NextAttempt.IsZero() == test.retry {
-			t.Errorf("%s: %+v", test.name, v)
+			t.Errorf("%s: View = %+v", test.name, v)
 		}
 		if test.text && (v.SHA256 != good.SHA256 || !v.FetchedAt.Equal(born)) {
-			t.Errorf("%s: it is not the text of %v: %+v", test.name, born, v)
+			t.Errorf("%s: View does not have the text of %v: %+v", test.name, born, v)
 		}
 		if !test.text && v.SHA256 != [32]byte{} {
-			t.Errorf("%s: a text that does not decide: %+v", test.name, v)
+			t.Errorf("%s: View has a text that does not apply: %+v", test.name, v)
 		}
 	}
 }
 
-// A last good copy is compiled once, however many need it at once.
+// A last good copy is compiled once, however many callers need it at once.
 func TestEntry_LastGoodIsCompiledOnce(t *testing.T) {
 	p := fetch.Policy{Mode: fetch.ModeStale}
 	born := time.Now()
@@ -87,18 +87,17 @@ func TestEntry_LastGoodIsCompiledOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			if e.View(now).Rules != first {
-				t.Error("compiled again")
+				t.Error("the text was compiled again")
 			}
 		})
 	}
 	wg.Wait()
 	if n := testing.AllocsPerRun(100, func() { e.View(now) }); n != 0 {
-		t.Errorf("a view allocates %v times", n)
+		t.Errorf("View allocates %v times, want 0", n)
 	}
 }
 
-// An entry counts for the memory that it takes, within a fifth: the allocator's
-// rounding is a part of it.
+// An entry counts for the memory that it takes, within a fifth: the allocator rounds sizes.
 func TestEntry_CostIsRealBytes(t *testing.T) {
 	const n = 2000
 	for name, make := range map[string]func(i int) fetch.Record{
@@ -122,7 +121,7 @@ func TestEntry_CostIsRealBytes(t *testing.T) {
 		c.WaitHot()
 		held := heap() - before
 		if ratio := float64(cost) / float64(held); ratio < 0.8 || ratio > 1.2 {
-			t.Errorf("%s: %d bytes counted, %d held: %.2f", name, cost/n, held/n, ratio)
+			t.Errorf("%s: counted %d bytes for %d bytes of memory: ratio %.2f, want 0.8 to 1.2", name, cost/n, held/n, ratio)
 		} else {
 			t.Logf("%s: %d bytes counted, %d held: %.2f", name, cost/n, held/n, ratio)
 		}
@@ -141,8 +140,8 @@ func benchRecord(i, rules int) fetch.Record {
 	return storetest.Rules(example(i), text, time.Now())
 }
 
-// TestEntry_Rules: the ruleset of the last good text is read with the options of the cache, also
-// while it decides nothing.
+// TestEntry_Rules checks that the rules of the last good text are read with the options of the
+// cache, even when it does not apply.
 func TestEntry_Rules(t *testing.T) {
 	t.Parallel()
 	o, err := origin.Parse("https://example.com")
@@ -154,20 +153,20 @@ func TestEntry_Rules(t *testing.T) {
 	for _, indexHTML := range []bool{false, true} {
 		e := robotscache.NewEntry(r, robotscache.Interpretation{IndexHTML: indexHTML})
 		if v := e.View(time.Unix(2, 0)); v.Access != fetch.AccessDeny || v.Rules != nil {
-			t.Errorf("%v decides", v.Access)
+			t.Errorf("View gives %v, want access denied", v.Access)
 		}
 		if m := e.Rules().Match([]string{"bot"}, "/x/"); m.Allowed != indexHTML {
-			t.Errorf("indexHTML %t: %+v", indexHTML, m)
+			t.Errorf("indexHTML %t: Match of /x/ = %+v", indexHTML, m)
 		}
 	}
 	absent := robotscache.NewEntry(fetch.Record{State: fetch.StateAbsent}, robotscache.Interpretation{})
 	if (*robotscache.Entry)(nil).Rules() != nil || absent.Rules() != nil {
-		t.Error("rules without a text")
+		t.Error("Rules without a text are not nil")
 	}
 }
 
-// Derive reads the text that holds, once, and nothing else: a file that cannot be had any more is
-// as none.
+// Derive reads only the text that applies, once: a file that is no longer available counts as
+// missing.
 func TestEntry_Derive(t *testing.T) {
 	t.Parallel()
 	p := fetch.Policy{}.Complete()
@@ -179,7 +178,7 @@ func TestEntry_Derive(t *testing.T) {
 	e := robotscache.NewEntry(good, robotscache.Interpretation{Policy: p})
 	for range 2 {
 		if got := e.Derive(born.Add(time.Hour), read); got != someRules {
-			t.Errorf("derived %v", got)
+			t.Errorf("Derive = %v, want the rules", got)
 		}
 	}
 	for name, got := range map[string]any{
@@ -188,10 +187,10 @@ func TestEntry_Derive(t *testing.T) {
 		"none":          (*robotscache.Entry)(nil).Derive(born, read),
 	} {
 		if got != nil {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: Derive = %v, want nil", name, got)
 		}
 	}
 	if reads != 1 {
-		t.Errorf("read %d times", reads)
+		t.Errorf("the text was read %d times, want 1", reads)
 	}
 }

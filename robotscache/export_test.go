@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// Hot tiers for tests: nothing may depend on which one a cache has.
+// Hot tiers for tests, since the cache must work the same with any.
 type (
 	// HotTier is the interface of the cache's hot tier.
 	HotTier = hotTier
@@ -67,7 +67,7 @@ func (m *MapTier) resize(int64) {}
 
 func (m *MapTier) close() {}
 
-// Flights returns the number of flights under way.
+// Flights returns the number of flights in progress.
 func (c *Cache) Flights() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,23 +81,23 @@ func (c *Cache) WaitHot() {
 	}
 }
 
-// Cost returns what the entry counts for in the hot tier.
+// Cost returns the size of the entry in the hot tier.
 func (e *Entry) Cost() int64 { return e.cost() }
 
-// LeaseTTL is how long a lease lasts that is not renewed, LeaseWait how long a cache
-// with the default budget waits for another's.
+// LeaseTTL is the lifetime of a lease that is not renewed, and LeaseWait the longest time that a
+// cache with the default budget waits for another's.
 const (
 	LeaseTTL  = leaseTTL
 	LeaseWait = defaultBudget + leaseMargin
 )
 
-// Stats are counts of what a cache holds.
+// Stats are counts of the content of a cache.
 type Stats struct {
 	Waiters, Due, Unsaved int
 	Queued                [classes]int
 }
 
-// Stats returns the counts as they are.
+// Stats returns the present counts.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Idle reports whether no retrieval holds a slot.
+// Idle reports whether no retrieval has a slot.
 func (c *Cache) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,8 +26,7 @@ func overTiers(t *testing.T, test func(t *testing.T, hot robotscache.HotTier)) {
 	}
 }
 
-// Two thousand requests at once for an origin that nobody knows cause one fetch,
-// and all get its answer.
+// Two thousand requests at once for an unknown origin cause one fetch, and all get its answer.
 func TestLookup_ManyFirstRequestsShareOneFetch(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -46,18 +45,18 @@ func TestLookup_ManyFirstRequestsShareOneFetch(t *testing.T) {
 		wg.Wait()
 		wantFetches(t, s, example(1), 1)
 		if got := sources[robotscache.SourceFetch].Load(); got != 1 {
-			t.Errorf("%d requests say that they fetched", got)
+			t.Errorf("%d requests report a fetch, want 1", got)
 		}
 		if got := sources[robotscache.SourceWait].Load(); got != 1999 {
-			t.Errorf("%d requests say that they waited", got)
+			t.Errorf("%d requests report that they waited, want 1999", got)
 		}
 		if n := c.Flights(); n != 0 {
-			t.Errorf("%d flights left", n)
+			t.Errorf("%d flights are left, want 0", n)
 		}
 	})
 }
 
-// Neither the request that caused a fetch nor one that waits can end it by leaving.
+// Neither the request that caused a fetch nor one that waits for it ends the fetch when it ends.
 func TestLookup_LeavingDoesNotCancel(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -69,10 +68,10 @@ func TestLookup_LeavingDoesNotCancel(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			if e, source, err := c.Lookup(ctx, example(1), robotscache.Asker{}); !errors.Is(err, context.DeadlineExceeded) || e != nil {
-				t.Errorf("a request that left: %v, %v, %v", e, source, err)
+				t.Errorf("Lookup of a request that ended: %v, %v, %v", e, source, err)
 			}
 			if took := time.Since(began); took != time.Second {
-				t.Errorf("it left after %v", took)
+				t.Errorf("Lookup returned after %v, want 1s", took)
 			}
 		}
 		var wg sync.WaitGroup
@@ -83,7 +82,7 @@ func TestLookup_LeavingDoesNotCancel(t *testing.T) {
 			e, source := lookup(t, c, example(1))
 			wantAccess(t, e, fetch.AccessRules)
 			if source != robotscache.SourceWait {
-				t.Errorf("source %v", source)
+				t.Errorf("source = %v, want SourceWait", source)
 			}
 		})
 		wg.Wait()
@@ -91,7 +90,7 @@ func TestLookup_LeavingDoesNotCancel(t *testing.T) {
 	})
 }
 
-// The fetch of a request that left alone is of use to the next.
+// The next request can use the fetch of a request that ended.
 func TestLookup_FetchGoesOnForNobody(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -101,18 +100,18 @@ func TestLookup_FetchGoesOnForNobody(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, _, err := c.Lookup(ctx, example(1), robotscache.Asker{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("lookup: %v", err)
+			t.Errorf("Lookup: got %v, want context.Canceled", err)
 		}
 		time.Sleep(6 * time.Second)
 		if _, source := lookup(t, c, example(1)); source != robotscache.SourceHot && source != robotscache.SourceStore {
-			t.Errorf("source %v", source)
+			t.Errorf("source = %v, want hot or store", source)
 		}
 		wantFetches(t, s, example(1), 1)
 	})
 }
 
-// A hanging origin: who asked first gets the record of the failure when the
-// budget is used up, others ErrPending after their own.
+// With an origin that hangs, the first request gets the record of the failure when the budget is
+// used up, and others get ErrPending after their own.
 func TestLookup_Budget(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -122,17 +121,16 @@ func TestLookup_Budget(t *testing.T) {
 		began := time.Now()
 		e, _ := lookup(t, c, example(1))
 		if took := time.Since(began); took != 20*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Lookup took %v, want 20s", took)
 		}
 		wantAccess(t, e, fetch.AccessDeny)
 		if v := e.View(time.Now()); v.State != fetch.StateUnreachable || v.Cause != fetch.CauseTimeout || v.NextAttempt.IsZero() {
-			t.Errorf("view %+v", v)
+			t.Errorf("View = %+v, want unreachable because of a timeout", v)
 		}
 	})
 }
 
-// A request whose turn does not come within the budget is refused, and the fetch
-// is made nevertheless.
+// A request that does not get a slot within the budget is refused, but the fetch is made.
 func TestLookup_PendingInQueue(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -149,10 +147,10 @@ func TestLookup_PendingInQueue(t *testing.T) {
 					wantAccess(t, e, fetch.AccessRules)
 				case i >= 1 && errors.Is(err, robotscache.ErrPending):
 					if took := time.Since(began); took.Round(time.Second) != 20*time.Second {
-						t.Errorf("refused after %v", took)
+						t.Errorf("refused after %v, want 20s", took)
 					}
 				default:
-					t.Errorf("origin %d: %v", i, err)
+					t.Errorf("Lookup of origin %d: %v", i, err)
 				}
 			})
 			synctest.Wait()
@@ -188,29 +186,29 @@ func TestLookup_WaitersAreBounded(t *testing.T) {
 				case errors.Is(err, robotscache.ErrPending) && time.Since(began) == 0:
 					refused.Add(1)
 				default:
-					t.Errorf("after %v: %v", time.Since(began), err)
+					t.Errorf("Lookup after %v: %v", time.Since(began), err)
 				}
 			})
 			synctest.Wait()
 		}
 		for range 4 {
-			ask(example(1)) // one too many for the origin
+			ask(example(1)) // exceeds the limit of the origin
 		}
 		for i := range 3 {
-			ask(example(2 + i)) // one too many in all
+			ask(example(2 + i)) // exceeds the limit of all
 		}
 		if got := c.Stats().Waiters; got != 5 {
-			t.Errorf("%d waiters", got)
+			t.Errorf("%d requests wait, want 5", got)
 		}
 		wg.Wait()
 		if answered.Load() != 5 || refused.Load() != 2 || ev.drops(robotscache.DropWaiter) != 2 {
-			t.Errorf("%d answered, %d refused, %d observed", answered.Load(), refused.Load(), ev.drops(robotscache.DropWaiter))
+			t.Errorf("%d answered, %d refused and %d observed, want 5, 2 and 2", answered.Load(), refused.Load(), ev.drops(robotscache.DropWaiter))
 		}
 		if got := c.Stats().Waiters; got != 0 {
-			t.Errorf("%d waiters left", got)
+			t.Errorf("%d requests still wait, want 0", got)
 		}
 		if e, _ := lookup(t, c, example(1)); e == nil {
-			t.Error("no entry")
+			t.Error("Lookup returns no entry")
 		}
 	})
 }
@@ -233,12 +231,12 @@ func TestLookup_QueueIsBounded(t *testing.T) {
 			synctest.Wait()
 		}
 		wg.Wait()
-		// One runs (three quarters of two), four are queued.
+		// One runs (three quarters of two) and four are queued.
 		if got := refused.Load(); got != 5 || ev.drops(robotscache.DropQueue) != 5 {
-			t.Errorf("%d of 10 refused, %d observed", got, ev.drops(robotscache.DropQueue))
+			t.Errorf("%d of 10 were refused and %d observed, want 5 and 5", got, ev.drops(robotscache.DropQueue))
 		}
 		if s.most > 2 {
-			t.Errorf("%d fetches at once", s.most)
+			t.Errorf("%d fetches ran at once, want at most 2", s.most)
 		}
 		for i := range 10 {
 			lookup(t, c, example(i))
@@ -246,7 +244,7 @@ func TestLookup_QueueIsBounded(t *testing.T) {
 	})
 }
 
-// No more fetches than allowed run at once, and none twice for one origin.
+// No more fetches than allowed run at once, and none twice for an origin.
 func TestLookup_ParallelFetchesAreBounded(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -264,9 +262,9 @@ func TestLookup_ParallelFetchesAreBounded(t *testing.T) {
 	})
 }
 
-// Where our own guard refuses an origin the requests are told so. Nothing is kept of it: what is
-// known of the origin stays as it was, and as soon as the guard permits, the next request is
-// answered. A flood is one look at a time.
+// If our guard refuses an origin, the requests get its reason. Nothing is stored: the record of the
+// origin stays as it was, and as soon as the guard permits the origin, the next request is
+// answered. Many requests at once cause one check.
 func TestLookup_ForbiddenIsNotKept(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -278,10 +276,10 @@ func TestLookup_ForbiddenIsNotKept(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 1000 {
 			wg.Go(func() {
-				time.Sleep(time.Duration(i) * time.Millisecond) // a second of it
+				time.Sleep(time.Duration(i) * time.Millisecond) // one second in all
 				_, _, err := c.Lookup(t.Context(), example(1), robotscache.Asker{})
 				if refused, ok := errors.AsType[*robotscache.ForbiddenError](err); !ok || refused.Cause != fetch.CauseForbiddenPort {
-					t.Errorf("lookup: %v", err)
+					t.Errorf("Lookup: got %v, want a *ForbiddenError for the port", err)
 				}
 			})
 		}
@@ -292,10 +290,10 @@ func TestLookup_ForbiddenIsNotKept(t *testing.T) {
 		n := s.count()
 		time.Sleep(time.Hour)
 		if s.count() != n {
-			t.Error("it was looked at again although nobody asked")
+			t.Error("the origin was checked again without a request")
 		}
 		if _, known := c.Peek(example(1), ""); known || st.saves != 0 {
-			t.Errorf("something is known of the origin; %d saves", st.saves)
+			t.Errorf("the cache has a record of the origin, or made %d saves", st.saves)
 		}
 
 		s.always(rulesOutcome(someRules))
@@ -303,23 +301,23 @@ func TestLookup_ForbiddenIsNotKept(t *testing.T) {
 		wantAccess(t, e, fetch.AccessRules)
 		s.always(fetch.Outcome{Cause: fetch.CauseForbiddenAddress})
 		if _, err := c.Refresh(t.Context(), example(1)); err == nil {
-			t.Error("a refresh of a forbidden origin: no error")
+			t.Error("Refresh of a forbidden origin gives no error")
 		}
 		if e, source := lookup(t, c, example(1)); source == robotscache.SourceFetch || e.Record().Attempts != 0 {
-			t.Errorf("from %s: %+v", source, e.Record())
+			t.Errorf("Lookup after the refresh: source %s, record %+v", source, e.Record())
 		}
 
-		// A redirect to an address that the guard refuses is the site's fault.
+		// A redirect to an address that the guard refuses is a fault of the site.
 		s.always(fetch.Outcome{Cause: fetch.CauseForbiddenAddress, Hops: []string{"http://10.0.0.1/"}})
 		e, _ = lookup(t, c, example(2))
 		wantAccess(t, e, fetch.AccessDeny)
 		if r := e.Record(); r.Attempts != 1 || r.Cause != fetch.CauseForbiddenAddress {
-			t.Errorf("record %+v", r)
+			t.Errorf("record = %+v, want one attempt that failed by a forbidden address", r)
 		}
 	})
 }
 
-// A defect that hostile bytes bring out costs one answer.
+// A panic caused by hostile bytes affects one answer only.
 func TestLookup_PanicIsContained(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -335,12 +333,12 @@ func TestLookup_PanicIsContained(t *testing.T) {
 		defer c.Close()
 		for range 2 {
 			if _, _, err := c.Lookup(t.Context(), example(1), robotscache.Asker{}); !errors.Is(err, robotscache.ErrPending) {
-				t.Errorf("lookup: %v", err)
+				t.Errorf("Lookup: got %v, want ErrPending", err)
 			}
 		}
 		lookup(t, c, example(2))
 		if ev.panics != 2 || c.Flights() != 0 {
-			t.Errorf("%d panics observed, %d flights left", ev.panics, c.Flights())
+			t.Errorf("%d panics were observed and %d flights are left, want 2 and 0", ev.panics, c.Flights())
 		}
 	})
 }
@@ -351,19 +349,19 @@ func TestLookup_NoOrigin(t *testing.T) {
 	c := newCache(t, robotscache.Config{Fetcher: s}, nil)
 	defer c.Close()
 	if _, _, err := c.Lookup(t.Context(), origin.Origin{}, robotscache.Asker{}); err == nil || s.count() != 0 {
-		t.Errorf("lookup of nothing: %v", err)
+		t.Errorf("Lookup of the zero origin: got %v, or a fetch was made", err)
 	}
 }
 
 func TestNew_NeedsStoreAndFetcher(t *testing.T) {
 	t.Parallel()
 	if _, err := robotscache.New(robotscache.Config{}); err == nil {
-		t.Error("no error")
+		t.Error("New without a store gives no error")
 	}
 }
 
-// Close ends fetches without taking the break for an answer, lets all who wait
-// go, and leaves nothing behind.
+// Close ends fetches without recording the interruption as an answer, ends all waiting, and leaves
+// nothing running.
 func TestClose_EndsFlights(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -374,7 +372,7 @@ func TestClose_EndsFlights(t *testing.T) {
 		for i := range 10 {
 			wg.Go(func() {
 				if _, _, err := c.Lookup(t.Context(), example(i/2), robotscache.Asker{}); !errors.Is(err, robotscache.ErrClosed) {
-					t.Errorf("lookup: %v", err)
+					t.Errorf("Lookup: got %v, want ErrClosed", err)
 				}
 			})
 		}
@@ -383,26 +381,25 @@ func TestClose_EndsFlights(t *testing.T) {
 			t.Error(err)
 		}
 		if err := c.Close(); err != nil {
-			t.Errorf("closed twice: %v", err)
+			t.Errorf("second Close: %v", err)
 		}
 		wg.Wait()
 		if _, _, err := c.Lookup(t.Context(), example(99), robotscache.Asker{}); !errors.Is(err, robotscache.ErrClosed) {
-			t.Errorf("lookup after Close: %v", err)
+			t.Errorf("Lookup after Close: got %v, want ErrClosed", err)
 		}
 		if _, err := c.Refresh(t.Context(), example(99)); !errors.Is(err, robotscache.ErrClosed) {
-			t.Errorf("refresh after Close: %v", err)
+			t.Errorf("Refresh after Close: got %v, want ErrClosed", err)
 		}
 		if c.Flights() != 0 {
-			t.Errorf("%d flights left", c.Flights())
+			t.Errorf("%d flights are left, want 0", c.Flights())
 		}
 		if records, err := st.List(t.Context(), "", 0); err != nil || len(records) != 0 {
-			t.Errorf("recorded: %+v, %v", records, err)
+			t.Errorf("stored records = %+v, %v, want none", records, err)
 		}
 	})
 }
 
-// Answers may be asked for while the cache is closed: an old configuration's
-// requests run on.
+// Requests of an old configuration may still look up answers while the cache is closed.
 func TestClose_DuringLookups(t *testing.T) {
 	t.Parallel()
 	s := &site{}

@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// asking is a fetcher that asks the gate as *fetch.Fetcher does.
+// asking is a fetcher that uses the gate like *fetch.Fetcher.
 type asking struct {
 	silent func(o origin.Origin) time.Duration // until the first byte
 	slow   func(o origin.Origin) time.Duration // from there on
@@ -61,8 +61,8 @@ func always(d time.Duration) func(origin.Origin) time.Duration {
 	return func(origin.Origin) time.Duration { return d }
 }
 
-// Files are read by no more retrievals at once than there are slots, though hundreds wait
-// for their servers.
+// No more retrievals read files at once than there are slots, even if hundreds wait for their
+// servers.
 func TestExt_AnswersAreReadInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,26 +79,26 @@ func TestExt_AnswersAreReadInTurn(t *testing.T) {
 		}
 		synctest.Wait()
 		if !c.Idle() {
-			t.Error("a slot was not given back")
+			t.Error("a slot was not released")
 		}
 	})
 }
 
 func first(e *robotscache.Entry, _ robotscache.Source) *robotscache.Entry { return e }
 
-// A server that answered in time, and was not read in time because no slot was free, is not
-// unreachable: nothing is recorded of it, and it is asked again soon.
+// A server that answered in time but was not read in time, because there was no free slot, is not
+// unreachable: nothing is recorded, and it is requested again soon.
 func TestExt_WantOfPlacesIsNotTheSites(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
-		// The one slot is taken by files without an end.
+		// Endless files take the only slot.
 		endless := func(o origin.Origin) bool { return o != example(9) }
 		a := &asking{
 			silent: func(o origin.Origin) time.Duration {
 				if endless(o) {
 					return 0
 				}
-				return 3 * time.Second // time enough for others to take the slot
+				return 3 * time.Second // so that others take the slot
 			},
 			slow: func(o origin.Origin) time.Duration {
 				if endless(o) {
@@ -114,24 +114,24 @@ func TestExt_WantOfPlacesIsNotTheSites(t *testing.T) {
 			wg.Go(func() {
 				e, _ := lookup(t, c, example(i))
 				if v := e.View(time.Now()); v.Access != fetch.AccessDeny || v.Cause != want || v.NextAttempt.Before(time.Now()) {
-					t.Errorf("origin %d: %+v", i, v)
+					t.Errorf("origin %d: View = %+v", i, v)
 				}
 			})
 			synctest.Wait()
 		}
 		ask(9, fetch.CauseLocal)
-		time.Sleep(time.Second) // when the next may begin
+		time.Sleep(time.Second) // until the next may begin
 		ask(1, fetch.CauseTimeout)
 		wg.Wait()
 		if e, ok := c.Peek(example(9), ""); ok {
-			t.Errorf("recorded: %+v", e.Record())
+			t.Errorf("stored a record %+v, want none", e.Record())
 		}
 		wantAccess(t, first(lookup(t, c, example(9))), fetch.AccessRules)
 	})
 }
 
-// A fetch that fails by a fault of our own machine leaves no trace but an answer to the
-// requests that wait, and the next request tries again; the record stays as it is.
+// A fetch that fails by a fault of our machine is only answered to the requests that wait, and the
+// next request tries again. The record does not change.
 func TestExt_FaultsOfOurOwnAreNotRecorded(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -147,10 +147,10 @@ func TestExt_FaultsOfOurOwnAreNotRecorded(t *testing.T) {
 			e, source := lookup(t, c, example(2))
 			v := e.View(time.Now())
 			if v.Access != fetch.AccessDeny || v.Cause != fetch.CauseLocal || source != robotscache.SourceFetch {
-				t.Errorf("request %d: %+v from %v", n, v, source)
+				t.Errorf("request %d: View = %+v from %v, want access denied by a local cause", n, v, source)
 			}
 			if pause := time.Until(v.NextAttempt); pause <= 0 || pause > 10*time.Second {
-				t.Errorf("to be retried after %v", pause)
+				t.Errorf("the retry is after %v, want at most 10s", pause)
 			}
 		}
 		wantFetches(t, s, example(2), 3)
@@ -159,22 +159,22 @@ func TestExt_FaultsOfOurOwnAreNotRecorded(t *testing.T) {
 		}
 		e, _ := c.Peek(example(1), "")
 		if r := e.Record(); !r.FetchedAt.Equal(known.FetchedAt) || !r.UnreachableSince.IsZero() {
-			t.Errorf("the known record became %+v", r)
+			t.Errorf("the record changed to %+v", r)
 		}
-		time.Sleep(25 * time.Hour) // its time is over; the mode takes the last good copy at once
+		time.Sleep(25 * time.Hour) // it has expired; the mode uses the last good copy at once
 		wantAccess(t, first(lookup(t, c, example(1))), fetch.AccessLastGood)
 		if records, err := st.List(t.Context(), "", 0); err != nil || len(records) != 1 || !records[0].UnreachableSince.IsZero() {
-			t.Errorf("recorded: %+v, %v", records, err)
+			t.Errorf("stored records = %+v, %v, want the unchanged one", records, err)
 		}
 
 		s.always(rulesOutcome(someRules))
-		time.Sleep(6 * time.Second) // by when it was tried again, behind the requests
+		time.Sleep(6 * time.Second) // it has been retried in the background by then
 		synctest.Wait()
 		for i := 1; i <= 2; i++ {
 			e, source := lookup(t, c, example(i))
 			wantAccess(t, e, fetch.AccessRules)
-			if tried := source != robotscache.SourceFetch; tried != (i == 1) { // the other was long ago
-				t.Errorf("origin %d was tried again behind the requests: %v", i, tried)
+			if tried := source != robotscache.SourceFetch; tried != (i == 1) { // the other was requested long ago
+				t.Errorf("origin %d was retried in the background: %v, want the opposite", i, tried)
 			}
 		}
 	})

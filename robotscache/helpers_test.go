@@ -15,8 +15,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/memstore"
 )
 
-// hotTiers are run over by every test of behaviour: ristretto, one that keeps everything, and one
-// that drops everything.
+// hotTiers are the tiers that every test of behaviour runs with: ristretto, one that keeps
+// everything, and one that drops everything.
 var hotTiers = map[string]func() robotscache.HotTier{
 	"ristretto": func() robotscache.HotTier { return nil },
 	"map":       func() robotscache.HotTier { return new(robotscache.MapTier) },
@@ -26,12 +26,12 @@ var hotTiers = map[string]func() robotscache.HotTier{
 // site is a scripted Fetcher.
 type site struct {
 	mu      sync.Mutex
-	answer  func(o origin.Origin) fetch.Outcome // default: rules
+	answer  func(o origin.Origin) fetch.Outcome // nil means rules
 	took    time.Duration                       // how long each fetch takes
-	hang    func(o origin.Origin) bool          // until ctx ends
+	hang    func(o origin.Origin) bool          // whether it hangs until ctx ends
 	fetches []fetched
 	running map[origin.Origin]int
-	most    int // fetches at once
+	most    int // most fetches at once
 	twice   bool
 }
 
@@ -118,7 +118,7 @@ func (s *site) count() int {
 	return len(s.fetches)
 }
 
-// flakyStore is a store whose medium can go away.
+// flakyStore is a store that can become unavailable.
 type flakyStore struct {
 	robotscache.Store
 	mu    sync.Mutex
@@ -162,7 +162,7 @@ type lasting struct{ robotscache.Store }
 
 func (lasting) Close() error { return nil }
 
-// events records what an observer is told.
+// events records the calls of an observer.
 type events struct {
 	mu        sync.Mutex
 	looked    map[robotscache.Source]int
@@ -170,7 +170,7 @@ type events struct {
 	available []bool
 	failed    int
 	panics    int
-	longest   time.Duration // queued
+	longest   time.Duration // longest time in the queue
 	recorded  []string      // the origins, with the states before and after
 	answered  []string      // the keys, with the states from then on, and whether they are kept
 }
@@ -243,7 +243,7 @@ func (e *events) drops(d robotscache.Drop) int {
 	return e.dropped[d]
 }
 
-// newCache makes a cache over hot (nil: ristretto) that the test closes.
+// newCache returns a cache over hot (nil: ristretto), which is closed at the end of the test.
 func newCache(tb testing.TB, cfg robotscache.Config, hot robotscache.HotTier) *robotscache.Cache {
 	tb.Helper()
 	if cfg.Store == nil {

@@ -24,8 +24,8 @@ func numbered(o origin.Origin, n int) *Entry {
 	return NewEntry(fetch.Record{Origin: o, Attempts: n}, Interpretation{})
 }
 
-// Once an entry is replaced or dropped, nobody gets it any more: ristretto alone
-// would keep the first of two entries that it is given at once.
+// Once an entry is replaced or dropped, get does not return it any more: ristretto alone would keep
+// the first of two entries that are set at once.
 func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
 	t.Parallel()
 	tier := newTier(t, 1<<20)
@@ -46,7 +46,7 @@ func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
 						}
 						before := least.Load()
 						if e := tier.get(fetch.Key{Origin: o}); e != nil && int64(e.record.Attempts) < before {
-							t.Errorf("number %d after number %d was put", e.record.Attempts, before)
+							t.Errorf("got entry %d after entry %d was put", e.record.Attempts, before)
 							return
 						}
 					}
@@ -58,7 +58,7 @@ func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
 				if n%100 == 0 {
 					tier.drop(fetch.Key{Origin: o})
 					if e := tier.get(fetch.Key{Origin: o}); e != nil {
-						t.Errorf("number %d after it was dropped", e.record.Attempts)
+						t.Errorf("got entry %d after it was dropped", e.record.Attempts)
 					}
 				}
 			}
@@ -66,14 +66,14 @@ func TestRistrettoTier_NeverReturnsWhatWasReplaced(t *testing.T) {
 			readers.Wait()
 			tier.cache.Wait()
 			if e := tier.get(fetch.Key{Origin: o}); e == nil || e.record.Attempts != 19999 {
-				t.Errorf("number %d is left", e.record.Attempts)
+				t.Errorf("entry %d is left, want 19999", e.record.Attempts)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// An entry that is put again stays, as when a store that was away has taken it at last.
+// An entry that is put again stays, for example when an unavailable store has finally saved it.
 func TestRistrettoTier_KeepsWhatIsPutAgain(t *testing.T) {
 	t.Parallel()
 	tier := newTier(t, 1<<20)
@@ -113,12 +113,12 @@ func TestRistrettoTier_FollowsRistretto(t *testing.T) {
 	})
 	for _, e := range tier.entries.Range {
 		if !held[e] {
-			t.Errorf("%v is in the map, and not in ristretto", e.record.Origin)
+			t.Errorf("%v is in the map but not in ristretto", e.record.Origin)
 		}
 	}
 }
 
-// The bound is one of bytes.
+// The limit is one of bytes.
 func TestRistrettoTier_Bounded(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -139,14 +139,14 @@ func TestRistrettoTier_Bounded(t *testing.T) {
 		return false
 	})
 	if held > size || n < 50 {
-		t.Errorf("%d entries of %d bytes in %d", n, held, size)
+		t.Errorf("%d entries take %d bytes, want at least 50 within %d", n, held, size)
 	}
 	inMap := 0
 	for range tier.entries.Range {
 		inMap++
 	}
 	if inMap != n {
-		t.Errorf("%d entries in the map, %d in ristretto", inMap, n)
+		t.Errorf("%d entries are in the map and %d in ristretto, want the same", inMap, n)
 	}
 }
 

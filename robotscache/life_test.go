@@ -15,8 +15,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// RFC 9309 2.4: an answer is used for its time to live. After it, a request waits
-// for the next, and all who ask then share it.
+// RFC 9309 2.4: an answer is used for its time to live. Afterwards a request waits for the next,
+// and later requests share it.
 func TestRFC9309_2_4_TimeToLive(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -28,7 +28,7 @@ func TestRFC9309_2_4_TimeToLive(t *testing.T) {
 		wantAccess(t, e, fetch.AccessAllow)
 		s.always(rulesOutcome(someRules))
 
-		// Nobody asks in the last fifth, so nothing refreshes early.
+		// There is no request in the last fifth, so nothing is refreshed early.
 		time.Sleep(time.Hour)
 		var wg sync.WaitGroup
 		for range 10 {
@@ -37,7 +37,7 @@ func TestRFC9309_2_4_TimeToLive(t *testing.T) {
 				e, _ := lookup(t, c, example(1))
 				wantAccess(t, e, fetch.AccessRules)
 				if took := time.Since(began); took != time.Second {
-					t.Errorf("waited %v", took)
+					t.Errorf("waited %v, want 1s", took)
 				}
 			})
 		}
@@ -46,8 +46,8 @@ func TestRFC9309_2_4_TimeToLive(t *testing.T) {
 	})
 }
 
-// An origin in use is refreshed in the background from 80 % of its time on (docs/status-table.md),
-// and no request ever waits for it again.
+// An origin in use is refreshed in the background from 80 % of its time to live on
+// (docs/status-table.md), and no request waits for it again.
 func TestExt_EarlyRefreshOfOriginsInUse(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -61,22 +61,22 @@ func TestExt_EarlyRefreshOfOriginsInUse(t *testing.T) {
 			began := time.Now()
 			lookup(t, c, example(1))
 			if took := time.Since(began); took != 0 {
-				t.Errorf("after %v a request waited %v", began.Sub(born), took)
+				t.Errorf("after %v a request waited %v, want 0", began.Sub(born), took)
 			}
 		}
-		// Every 19.2 hours, within the hour, through a week: the ninth would come
-		// after 172.8 hours.
+		// It is refreshed every 19.2 hours, within an hour, for a week: the ninth would come after
+		// 172.8 hours.
 		wantFetches(t, s, example(1), 1+8)
 		for i, f := range s.of(example(1))[1:] {
 			if age := f.at.Sub(s.of(example(1))[i].at); age < 19*time.Hour || age > 21*time.Hour {
-				t.Errorf("refresh %d after %v", i, age)
+				t.Errorf("refresh %d came after %v, want 19h to 21h", i, age)
 			}
 		}
 	})
 }
 
-// One that was asked about since its fetch is refreshed without being asked for
-// again, once; one that was not is left alone.
+// An origin that was requested since its fetch is refreshed once without another request; one that
+// was not is left alone.
 func TestExt_EarlyRefreshOnlyIfAskedSince(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -93,8 +93,8 @@ func TestExt_EarlyRefreshOnlyIfAskedSince(t *testing.T) {
 	})
 }
 
-// A record inside its time is never degraded by a failed early refresh, which is
-// tried again; when its time is over it is unreachable.
+// A failed early refresh, which is retried, does not degrade a record that has not expired. Once it
+// has expired, the origin is unreachable.
 func TestExt_FailedEarlyRefresh(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -109,7 +109,7 @@ func TestExt_FailedEarlyRefresh(t *testing.T) {
 			wantAccess(t, e, fetch.AccessRules)
 		}
 		if n := len(s.of(example(1))); n < 3 {
-			t.Errorf("%d fetches", n)
+			t.Errorf("%d fetches, want at least 3", n)
 		}
 		time.Sleep(time.Hour)
 		e, _ := lookup(t, c, example(1))
@@ -117,8 +117,8 @@ func TestExt_FailedEarlyRefresh(t *testing.T) {
 	})
 }
 
-// An unreachable origin is refused at once, asked again in the background when its pause is over,
-// and free as soon as it answers (docs/status-table.md).
+// An unreachable origin is refused at once, requested again in the background after its pause, and
+// available as soon as it answers (docs/status-table.md).
 func TestExt_UnreachableIsRetriedBehindTheAnswer(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -132,19 +132,19 @@ func TestExt_UnreachableIsRetriedBehindTheAnswer(t *testing.T) {
 		for range 5 {
 			v := e.View(time.Now())
 			if v.NextAttempt.IsZero() {
-				t.Fatal("no time for the retry")
+				t.Fatal("View has no time of the retry")
 			}
-			// The crawler comes back when it was told to. The list was faster.
+			// The crawler retries when it was told to. The list was faster.
 			time.Sleep(time.Until(v.NextAttempt) + time.Millisecond)
 			before := s.count()
 			began := time.Now()
 			e, _ = lookup(t, c, example(1))
 			wantAccess(t, e, fetch.AccessDeny)
 			if took := time.Since(began); took != 0 {
-				t.Errorf("a request waited %v for a retry", took)
+				t.Errorf("a request waited %v for a retry, want 0", took)
 			}
 			if s.count() != before {
-				t.Errorf("a second retry at once")
+				t.Errorf("a second retry was made at once")
 			}
 			time.Sleep(11 * time.Second) // the retry is over
 			e, _ = lookup(t, c, example(1))
@@ -175,8 +175,8 @@ func TestExt_UnreachableIsLeftAloneDuringThePause(t *testing.T) {
 	})
 }
 
-// A store that is away costs no knowledge: records that it could not take are kept, and given to it
-// when it is back.
+// Nothing is lost while a store is unavailable: records that it did not take are kept, and saved
+// when it is available again.
 func TestStore_AwayAndBack(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -194,33 +194,33 @@ func TestStore_AwayAndBack(t *testing.T) {
 			}
 		}
 		if n := c.Stats().Unsaved; n != 5 {
-			t.Errorf("%d unsaved records", n)
+			t.Errorf("%d unsaved records, want 5", n)
 		}
 		if available, failed := ev.store(); len(available) != 1 || available[0] || failed < 5 {
-			t.Errorf("observed %v, %d failures", available, failed)
+			t.Errorf("observed availability %v and %d failures, want false and at least 5", available, failed)
 		}
 		time.Sleep(time.Minute)
 		if n := c.Stats().Unsaved; n != 5 {
-			t.Errorf("%d unsaved records after a minute", n)
+			t.Errorf("%d unsaved records after a minute, want 5", n)
 		}
 		st.fail(nil)
 		time.Sleep(2 * time.Second)
 		if n := c.Stats().Unsaved; n != 0 {
-			t.Errorf("%d unsaved records after its return", n)
+			t.Errorf("%d unsaved records once the store is available, want 0", n)
 		}
 		for i := range 5 {
 			if _, err := inner.Load(t.Context(), fetch.Key{Origin: example(i)}); err != nil {
-				t.Errorf("loading %d: %v", i, err)
+				t.Errorf("loading record %d: %v", i, err)
 			}
 		}
-		lookup(t, c, example(9)) // it can be read again, too
+		lookup(t, c, example(9)) // reading works again, too
 		if available, _ := ev.store(); len(available) != 2 || !available[1] {
-			t.Errorf("observed %v", available)
+			t.Errorf("observed availability %v, want false and true", available)
 		}
 	})
 }
 
-// A store that comes back with older records does not bring them into force.
+// Older records of a store that is available again do not replace newer ones.
 func TestStore_OlderRecordDoesNotShadow(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -239,14 +239,14 @@ func TestStore_OlderRecordDoesNotShadow(t *testing.T) {
 		for range 3 {
 			e, _ = lookup(t, c, example(1))
 			if e.View(time.Now()).SHA256 != newest {
-				t.Error("an older record came back into force")
+				t.Error("an older record is used again")
 			}
 		}
 		wantFetches(t, s, example(1), 2)
 	})
 }
 
-// Records that could not be saved are saved at the end.
+// Records that could not be saved are saved by Close.
 func TestClose_SavesTheRest(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -267,12 +267,13 @@ func TestClose_SavesTheRest(t *testing.T) {
 		st.fail(errAway)
 		lookup(t, c, example(2))
 		if err := c.Close(); err == nil {
-			t.Error("records were lost without a word")
+			t.Error("Close lost records without an error")
 		}
 	})
 }
 
-// With the store away and no room beside it, records are dropped and fetched again.
+// While the store is unavailable and there is no room in memory, records are dropped and fetched
+// again.
 func TestStore_UnsavedIsBounded(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -284,7 +285,7 @@ func TestStore_UnsavedIsBounded(t *testing.T) {
 			lookup(t, c, example(i))
 		}
 		if n := c.Stats().Unsaved; n < 5 || n > 40 || ev.drops(robotscache.DropUnsaved) != 200-n {
-			t.Errorf("%d unsaved records in 16 KiB, %d dropped", n, ev.drops(robotscache.DropUnsaved))
+			t.Errorf("%d unsaved records in 16 KiB and %d dropped", n, ev.drops(robotscache.DropUnsaved))
 		}
 		st.fail(nil)
 		if err := c.Close(); err != nil {
@@ -293,8 +294,8 @@ func TestStore_UnsavedIsBounded(t *testing.T) {
 	})
 }
 
-// Purge takes effect at once: what a fetch under way brings is for those who
-// wait for it, and for nobody after.
+// Purge takes effect at once: the result of a fetch in progress is used only for the requests that
+// wait for it.
 func TestPurge_DuringFlight(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -314,10 +315,10 @@ func TestPurge_DuringFlight(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		if r, err := st.Load(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrNotFound) {
-			t.Errorf("stored after the purge: %+v, %v", r, err)
+			t.Errorf("Load after the purge = %+v, %v, want ErrNotFound", r, err)
 		}
 		if _, ok := c.Peek(example(1), ""); ok {
-			t.Error("known after the purge")
+			t.Error("Peek finds a record after the purge")
 		}
 		lookup(t, c, example(1))
 		wantFetches(t, s, example(1), 2)
@@ -338,7 +339,7 @@ func TestPurge_ForgetsOneOrigin(t *testing.T) {
 			t.Error(err)
 		}
 		if n := c.Stats().Due; n != 1 {
-			t.Errorf("%d origins on the list", n)
+			t.Errorf("%d origins are due, want 1", n)
 		}
 		for i := range 2 {
 			lookup(t, c, example(i))
@@ -349,7 +350,7 @@ func TestPurge_ForgetsOneOrigin(t *testing.T) {
 		c2 := newCache(t, robotscache.Config{Fetcher: s, Store: &undeletable{newMemory()}}, hot)
 		defer c2.Close()
 		if err := c2.Purge(t.Context(), example(0)); !errors.Is(err, errAway) {
-			t.Errorf("a store that cannot delete: %v", err)
+			t.Errorf("Purge with a store that cannot delete: got %v, want its error", err)
 		}
 	})
 }
@@ -358,7 +359,7 @@ type undeletable struct{ robotscache.Store }
 
 func (*undeletable) Delete(context.Context, fetch.Key) error { return errAway }
 
-// Refresh fetches a fresh origin; many calls at once share the fetch.
+// Refresh fetches an origin even if it is fresh; many calls at once share the fetch.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -384,7 +385,7 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// Peek shows entries and changes nothing.
+// Peek returns entries without changing anything.
 func TestPeek(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -393,23 +394,23 @@ func TestPeek(t *testing.T) {
 		c := newCache(t, robotscache.Config{Fetcher: s, Store: st}, hot)
 		defer c.Close()
 		if _, ok := c.Peek(example(1), ""); ok || s.count() != 0 {
-			t.Error("something is known of an unknown origin")
+			t.Error("Peek finds an unknown origin")
 		}
 		if _, ok := c.Peek(origin.Origin{}, ""); ok {
-			t.Error("something is known of no origin")
+			t.Error("Peek finds the zero origin")
 		}
 		lookup(t, c, example(1))
-		time.Sleep(48 * time.Hour) // long past its time
+		time.Sleep(48 * time.Hour) // long after it has expired
 		e, ok := c.Peek(example(1), "")
 		if !ok || e.Record().State != fetch.StateRules || s.count() != 1 {
-			t.Errorf("peeked %+v", e.Record())
+			t.Errorf("Peek = %+v", e.Record())
 		}
 		wantAccess(t, e, fetch.AccessDeny)
 	})
 }
 
-// RFC 9309 2.3.1.2, NUTCH-2581: if redirects end at another origin's own robots.txt, that origin
-// need not be asked again; otherwise it must be.
+// RFC 9309 2.3.1.2, NUTCH-2581: if redirects end at the robots.txt of another origin, that origin
+// is not requested again; otherwise it is.
 func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -427,10 +428,10 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 		wantAccess(t, e, fetch.AccessRules)
 		wantFetches(t, s, example(2), 0)
 		if hops := e.Record().Hops; len(hops) != 0 {
-			t.Errorf("hops of the target: %q", hops)
+			t.Errorf("the target has the hops %q, want none", hops)
 		}
 
-		// The record that the target has by itself is not replaced.
+		// The target's own record is not replaced.
 		s.always(fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404})
 		lookup(t, c, example(3))
 		redirected.Final = example(3)
@@ -440,21 +441,21 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 		e, _ = lookup(t, c, example(3))
 		wantAccess(t, e, fetch.AccessAllow)
 
-		// A failure at the target says nothing about it.
+		// A failure at the target says nothing about the target.
 		s.always(fetch.Outcome{Cause: fetch.CauseStatus, Status: 503, Final: example(6)})
 		lookup(t, c, example(5))
 		synctest.Wait()
 		if _, ok := c.Peek(example(6), ""); ok {
-			t.Error("a failure was shared")
+			t.Error("a failure was recorded for the target")
 		}
 
-		// The observer learns of both.
+		// The observer learns of both records.
 		s.always(rulesOutcome("User-agent: *\nDisallow: /other\n"))
 		for _, i := range []int{1, 2} {
 			if _, err := c.Refresh(t.Context(), example(i)); err != nil {
 				t.Error(err)
 			}
-			synctest.Wait() // so that the watchers are told of one after the other
+			synctest.Wait() // so that the observer is called for one after the other
 		}
 		want := []string{
 			"https://n1.example: unknown, rules", "https://n2.example: unknown, rules", "https://n3.example: unknown, absent",
@@ -462,13 +463,12 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 			"https://n1.example: rules, rules", "https://n2.example: rules, rules",
 		}
 		if !slices.Equal(ev.recorded, want) {
-			t.Errorf("recorded %q", ev.recorded)
+			t.Errorf("the observer recorded %q", ev.recorded)
 		}
 	})
 }
 
-// Many origins due at once, with a queue that is too short for them: all are
-// refreshed in time.
+// Many origins that are due at once are refreshed in time, even if the queue is too short for them.
 func TestExt_EarlyRefreshWithAFullQueue(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {

@@ -19,8 +19,8 @@ import (
 
 const day = 24 * time.Hour
 
-// reopen closes a cache, if there is one, and opens the next over the same file,
-// with an empty hot tier of the kind given.
+// reopen closes the cache, if any, and opens the next over the same file, with an empty hot tier of
+// the given kind.
 func reopen(t *testing.T, old *robotscache.Cache, path string, cfg robotscache.Config, hot robotscache.HotTier) *robotscache.Cache {
 	t.Helper()
 	if old != nil {
@@ -39,9 +39,9 @@ func reopen(t *testing.T, old *robotscache.Cache, path string, cfg robotscache.C
 	return newCache(t, cfg, hot)
 }
 
-// RFC 9309 section 2.3.1.4: an outage of 33 days and the return from it, with a restart every day,
-// in each mode; asked about every hour. One origin had rules before the outage, one was never seen
-// well.
+// RFC 9309 section 2.3.1.4: an outage of 33 days and its end, in each mode, with a restart every
+// day and a request every hour. One origin had rules before the outage, and the other was never
+// reachable.
 func TestRFC9309_2_3_1_4_OutageOf33Days(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fetch.UnreachableMode{fetch.ModeSpec, fetch.ModeStale, fetch.ModeGoogle, fetch.ModeStrict} {
@@ -83,7 +83,7 @@ func testOutage(t *testing.T, mode fetch.UnreachableMode, hot robotscache.HotTie
 	}
 	for _, o := range []origin.Origin{known, never} {
 		if n := len(s.of(o)); n < 33*12 || n > 33*26 {
-			t.Errorf("%d attempts for %v in 33 days", n, o)
+			t.Errorf("%d attempts for %v in 33 days, want 12 to 26 a day", n, o)
 		}
 	}
 
@@ -95,8 +95,8 @@ func testOutage(t *testing.T, mode fetch.UnreachableMode, hot robotscache.HotTie
 	}
 }
 
-// firstFailure returns when the outage was first noticed at o: the first fetch
-// after the one that was good, or the first at all.
+// firstFailure returns when the outage was first noticed at o: at the first fetch after the one
+// that succeeded, or the first of all.
 func firstFailure(s *site, o origin.Origin) time.Time {
 	fetches := s.of(o)
 	if o == example(1) {
@@ -105,7 +105,7 @@ func firstFailure(s *site, o origin.Origin) time.Time {
 	return fetches[0].at.Add(s.took)
 }
 
-// inOutage is the table of docs/status-table.md for an origin whose answer has expired.
+// inOutage returns the row of docs/status-table.md for an origin whose answer has expired.
 func inOutage(mode fetch.UnreachableMode, age time.Duration, hasCopy bool) fetch.Access {
 	switch {
 	case mode == fetch.ModeStrict:
@@ -121,8 +121,8 @@ func inOutage(mode fetch.UnreachableMode, age time.Duration, hasCopy bool) fetch
 	}
 }
 
-// shadow is a fetcher that keeps the records which its outcomes should lead to, by
-// nothing but the pure transition.
+// shadow is a fetcher that keeps the records that should result from its outcomes, according to the
+// pure transition only.
 type shadow struct {
 	policy fetch.Policy
 	took   time.Duration
@@ -164,9 +164,8 @@ func (s *shadow) set(o origin.Origin, out fetch.Outcome) {
 	s.next[o] = out
 }
 
-// Whatever origins answer, however the cache is asked, restarted and deprived of
-// its store: each answer permits what the pure transition over the same outcomes
-// permits.
+// Whatever origins answer, and however the cache is used, restarted and deprived of its store: each
+// answer permits what the pure transition over the same outcomes permits.
 func TestLookup_AgreesWithTheTransition(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -209,7 +208,7 @@ func testAgreement(t *testing.T, seed uint64, hot robotscache.HotTier) {
 			}
 			got, after := e.View(time.Now()).Access, s.access(o)
 			if got != before && got != after {
-				t.Fatalf("seed %d, step %d, %v: %v; by the transition %v, then %v; record %+v",
+				t.Fatalf("seed %d, step %d, %v: got %v, want %v or %v; record %+v",
 					seed, step, o, got, before, after, e.Record())
 			}
 		}
@@ -217,7 +216,7 @@ func testAgreement(t *testing.T, seed uint64, hot robotscache.HotTier) {
 		synctest.Wait()
 	}
 	if s.fetches < 100 {
-		t.Errorf("seed %d: %d fetches: the test shows little", seed, s.fetches)
+		t.Errorf("seed %d: %d fetches, want at least 100", seed, s.fetches)
 	}
 }
 

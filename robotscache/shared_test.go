@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// sharedStore is a store that several caches have in common.
+// sharedStore is a store that several caches share.
 type sharedStore struct {
 	flakyStore
 	leaseErr error
@@ -73,7 +73,7 @@ func (l *sharedLease) Release() {
 	}
 }
 
-// Two gateways with one store fetch each origin once between them.
+// Two gateways with one store fetch each origin once in all.
 func TestShared_OneFetchInTheCluster(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -94,16 +94,16 @@ func TestShared_OneFetchInTheCluster(t *testing.T) {
 		}
 		wg.Wait()
 		if n := s.count(); n != 1000 || s.twice {
-			t.Errorf("%d fetches of 1000 origins, at the same time: %v", n, s.twice)
+			t.Errorf("%d fetches of 1000 origins, some at the same time: %v, want 1000 and false", n, s.twice)
 		}
-		synctest.Wait() // a retrieval gives its lease back after its waiters have their answers
+		synctest.Wait() // a retrieval releases its lease after its waiters have their answers
 		if len(st.leases) != 0 {
-			t.Errorf("%d leases were not given back", len(st.leases))
+			t.Errorf("%d leases were not released", len(st.leases))
 		}
 	})
 }
 
-// The refresh that one gateway made is found by the other, early or late.
+// Another gateway finds a refresh that one gateway made, early or late.
 func TestShared_RefreshInTheCluster(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -124,8 +124,8 @@ func TestShared_RefreshInTheCluster(t *testing.T) {
 	})
 }
 
-// A gateway that died holds its origins for the time of its lease and no longer: the
-// first request that comes to another one is answered.
+// A gateway that was killed blocks its origins only until its lease expires: the first request to
+// another gateway is answered.
 func TestShared_TakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -140,14 +140,13 @@ func TestShared_TakesOverFromTheDead(t *testing.T) {
 		e, _ := lookup(t, c, example(1))
 		wantAccess(t, e, fetch.AccessRules)
 		if took := time.Since(began); took < robotscache.LeaseTTL || took > robotscache.LeaseTTL+2*time.Second {
-			t.Errorf("taken over after %v", took)
+			t.Errorf("another gateway fetched after %v, want the lifetime of a lease", took)
 		}
 		wantFetches(t, s, example(1), 1)
 	})
 }
 
-// A lease lasts for as long as its fetch takes, and no longer than a few seconds at a
-// time. The others wait.
+// A lease lasts as long as its fetch, in steps of a few seconds. Others wait.
 func TestShared_LeaseOfASlowFetch(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -169,19 +168,18 @@ func TestShared_LeaseOfASlowFetch(t *testing.T) {
 		left := time.Until(*st.leases[fetch.Key{Origin: example(1)}])
 		st.leaseMu.Unlock()
 		if left > robotscache.LeaseTTL {
-			t.Errorf("in the middle of the fetch the lease has %v left", left)
+			t.Errorf("during the fetch the lease has %v left, want at most LeaseTTL", left)
 		}
 		wg.Wait()
 		wantFetches(t, s, example(1), 1)
 		synctest.Wait()
 		if len(st.leases) != 0 {
-			t.Errorf("%d leases were not given back", len(st.leases))
+			t.Errorf("%d leases were not released", len(st.leases))
 		}
 	})
 }
 
-// However long another gateway renews its lease, no fetch waits for it for longer than one may
-// take.
+// However long another gateway renews its lease, no fetch waits longer for it than one may take.
 func TestShared_LeaseWithoutEnd(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -193,17 +191,17 @@ func TestShared_LeaseWithoutEnd(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		if _, _, err := c.Lookup(t.Context(), example(1), robotscache.Asker{}); !errors.Is(err, robotscache.ErrPending) {
-			t.Errorf("while the lease is held: %v", err)
+			t.Errorf("Lookup while the lease is held: got %v, want ErrPending", err)
 		}
 		if s.count() != 0 {
-			t.Error("fetched under the lease of another")
+			t.Error("the cache fetched although another gateway has the lease")
 		}
 		time.Sleep(robotscache.LeaseWait)
 		wantFetches(t, s, example(1), 1)
 	})
 }
 
-// Without leases every gateway fetches for itself, and says so once.
+// Without leases every gateway fetches by itself, and reports it once.
 func TestShared_LeaseFails(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -218,17 +216,17 @@ func TestShared_LeaseFails(t *testing.T) {
 			wantAccess(t, e, fetch.AccessRules)
 		}
 		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Lookup took %v, want 3s", took)
 		}
 		if _, failed := ev.store(); failed != 3 {
-			t.Errorf("%d failures observed", failed)
+			t.Errorf("%d failures were observed, want 3", failed)
 		}
 	})
 }
 
-// 10,000 new origins come at once, and 30 % of them hang, while 100 others are in use. Requests
-// for the origins in use never wait, and their rules are refreshed in time. The new origins that
-// answer have their rules before any request gives up.
+// 10,000 new origins are requested at once, and 30 % of them hang, while 100 others are in use.
+// Requests for the origins in use never wait, and their rules are refreshed in time. The rules of
+// the new origins that answer arrive before any request gives up.
 func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -255,14 +253,14 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 				o.Port = 8443
 			}
 			wg.Go(func() {
-				for ctx.Err() == nil { // the crawlers are stubborn
+				for ctx.Err() == nil { // the crawlers keep trying
 					switch e, _, err := c.Lookup(ctx, o, robotscache.Asker{}); {
 					case err == nil && e.Record().State == fetch.StateRules:
 						answered.Add(1)
 						last.Store(int64(time.Since(began)))
 						return
 					case errors.Is(err, robotscache.ErrPending):
-						if o.Port == 443 { // a hanging one has its retries after the others
+						if o.Port == 443 { // one that hangs is retried after the others
 							pending.Add(1)
 						}
 					case err != nil && ctx.Err() == nil:
@@ -278,16 +276,16 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 				began := time.Now()
 				e, source := lookup(t, c, example(i))
 				if took := time.Since(began); took != 0 {
-					t.Errorf("hot origin %d waited %v", i, took)
+					t.Errorf("a request for hot origin %d waited %v, want 0", i, took)
 				}
 				if source != robotscache.SourceHot && source != robotscache.SourceStore {
-					t.Errorf("hot origin %d: %v", i, source)
+					t.Errorf("hot origin %d: source = %v, want hot or store", i, source)
 				}
 				wantAccess(t, e, fetch.AccessRules)
 			}
 		}
 		for i := range hot {
-			wantFetches(t, s, example(i), 2) // refreshed in the storm
+			wantFetches(t, s, example(i), 2) // refreshed during the storm
 		}
 		stop()
 		wg.Wait()
@@ -295,20 +293,20 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 			t.Error(err)
 		}
 		if n := answered.Load(); n != 7000 || time.Duration(last.Load()) > 20*time.Second {
-			t.Errorf("%d of 7000 new origins were answered, the last one after %v", n, time.Duration(last.Load()))
+			t.Errorf("%d of 7000 new origins answered, the last one after %v, want all within 20s", n, time.Duration(last.Load()))
 		}
 		if n := pending.Load(); n != 0 {
-			t.Errorf("%d requests to origins that answer were told to come back", n)
+			t.Errorf("%d requests to origins that answer got ErrPending, want 0", n)
 		}
 		if s.most > 4608 || s.twice {
-			t.Errorf("%d fetches at once, twice for one: %v", s.most, s.twice)
+			t.Errorf("%d fetches ran at once, twice for one origin: %v", s.most, s.twice)
 		}
 		t.Logf("the new origins had their answers after %v; %d fetches at once; longest time in the queue %v; drops %v",
 			time.Duration(last.Load()), s.most, ev.longest, ev.dropped)
 	})
 }
 
-// First requests that nobody waits for any more let the others pass.
+// First requests that no client waits for any more let the others pass.
 func TestExt_AbandonedFirstRequestsGoLast(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -325,7 +323,7 @@ func TestExt_AbandonedFirstRequestsGoLast(t *testing.T) {
 		began := time.Now()
 		lookup(t, c, example(99))
 		if took := time.Since(began); took > 11*time.Second {
-			t.Errorf("a request waited %v behind the abandoned", took)
+			t.Errorf("a request waited %v for abandoned ones, want at most 11s", took)
 		}
 		time.Sleep(time.Minute)
 		for i := range 10 {
@@ -336,7 +334,7 @@ func TestExt_AbandonedFirstRequestsGoLast(t *testing.T) {
 	})
 }
 
-// A background flight that somebody comes to wait for moves to the front.
+// A background flight moves to the front when a request waits for it.
 func TestLookup_PromotesARefresh(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -347,21 +345,21 @@ func TestLookup_PromotesARefresh(t *testing.T) {
 			lookup(t, c, example(i))
 			lookup(t, c, example(i))
 		}
-		// All are due, and each takes longer than there is time: two can run.
+		// All are due, and each takes longer than there is time: two can run at once.
 		s.mu.Lock()
 		s.took = 15 * time.Second
 		s.mu.Unlock()
 		time.Sleep(19*time.Hour + 12*time.Minute)
 		synctest.Wait()
 		if n, got := s.count(), c.Stats(); n != 22 || got.Queued != [...]int{0, 18, 0} {
-			t.Fatalf("%d fetches, %+v", n, got)
+			t.Fatalf("%d fetches with stats %+v, want 22 with 18 queued", n, got)
 		}
 		began := time.Now()
 		if _, err := c.Refresh(t.Context(), example(19)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != 15*time.Second {
-			t.Errorf("waited %v", took)
+			t.Errorf("a request waited %v, want 15s", took)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Retrievals of a class begin in their order, and no more at once, nor in a second, than allowed.
+// Retrievals of a class begin in order, and no more at once or in a second than allowed.
 func TestSlots_OrderAndRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,14 +54,14 @@ func TestSlots_OrderAndRate(t *testing.T) {
 	})
 }
 
-// fetcherFunc is a Fetcher.
+// fetcherFunc is a function that implements Fetcher.
 type fetcherFunc func(context.Context, fetch.Key, fetch.Gate) fetch.Outcome
 
 func (f fetcherFunc) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	return f(ctx, k, gate)
 }
 
-// noStore keeps nothing.
+// noStore stores nothing.
 type noStore struct{ Store }
 
 func (noStore) Load(context.Context, fetch.Key) (fetch.Record, error) {
@@ -71,19 +71,20 @@ func (noStore) Load(context.Context, fetch.Key) (fetch.Record, error) {
 func (noStore) Save(context.Context, ...fetch.Record) error { return nil }
 func (noStore) Close() error                                { return nil }
 
-// However small the limits, each class gets on; together they exceed none but the smallest.
+// However small the limits are, each class gets a share, and the shares exceed only the smallest
+// limits.
 func TestClass_Share(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 1000; n++ {
 		sum := 0
 		for cl := range classes {
 			if cl.share(n) < 1 {
-				t.Fatalf("class %d gets nothing of %d", cl, n)
+				t.Fatalf("class %d has no share of %d", cl, n)
 			}
 			sum += cl.share(n)
 		}
 		if sum > n && n > 4 {
-			t.Fatalf("the shares of %d add up to %d", n, sum)
+			t.Fatalf("the shares of %d add up to %d, want at most the limit", n, sum)
 		}
 	}
 }

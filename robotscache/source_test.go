@@ -6,7 +6,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// The names are values of fields and labels that others script against (docs/access-log.md).
+// The names are values of fields and labels that scripts of users rely on (docs/access-log.md).
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[robotscache.Source]string{

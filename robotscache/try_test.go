@@ -10,8 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// A broken exchange is repeated at once, within the budget of the retrieval, unless a run of
-// failures is under way: a site that is down is asked once at each retry.
+// A broken exchange is repeated at once, within the budget of the retrieval, except in a run of
+// failures: a site that is down gets one request per retry.
 func TestExt_SecondTry(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
@@ -45,7 +45,7 @@ func TestExt_SecondTry(t *testing.T) {
 	})
 }
 
-// Both tries have one budget.
+// Both attempts share one budget.
 func TestExt_SecondTryInTheBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestExt_SecondTryInTheBudget(t *testing.T) {
 		started := time.Now()
 		v := first(lookup(t, c, example(1))).View(time.Now())
 		if took := time.Since(started); took != 20*time.Second || v.Cause != fetch.CauseTimeout || s.count() != 2 {
-			t.Errorf("%d fetches, %s after %s", s.count(), v.Cause, took)
+			t.Errorf("%d fetches, cause %s after %s, want 2 and a timeout after 20s", s.count(), v.Cause, took)
 		}
 	})
 }

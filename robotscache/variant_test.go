@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// moody answers by the name of who asks.
+// moody answers depending on the name of the crawler.
 type moody struct {
 	mu     sync.Mutex
 	answer map[string]fetch.Outcome // by agent; others get 403
@@ -40,7 +40,7 @@ func (m *moody) set(agent string, out fetch.Outcome) {
 	m.answer[agent] = out
 }
 
-// times returns how often an origin was asked in the name of an agent.
+// times returns how often an origin was requested in the name of an agent.
 func (m *moody) times(agent string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,14 +67,14 @@ func lookupAs(tb testing.TB, c *robotscache.Cache, o origin.Origin, a robotscach
 	return e.View(time.Now())
 }
 
-// RFC 9309 section 2.3.1.3: a crawler that is turned away by 4xx may take that for "no rules", and
-// means its own answer. One agent's answer binds no other, whatever it is.
+// RFC 9309 section 2.3.1.3: a crawler that gets a 4xx may treat it as "no rules", but only its own
+// answer counts. One agent's answer does not apply to another, whatever it is.
 func TestVariant_BindsItsAgentAlone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		base, acme fetch.Outcome
 		want       fetch.Access
-		own        bool // it is another answer than the gateway's
+		own        bool // whether it differs from the gateway's answer
 	}{
 		"rules":       {refused(403), rulesOutcome(someRules), fetch.AccessRules, true},
 		"401":         {refused(401), rulesOutcome(someRules), fetch.AccessRules, true},
@@ -97,22 +97,22 @@ func TestVariant_BindsItsAgentAlone(t *testing.T) {
 				defer c.Close()
 				acme := lookupAs(t, c, example(1), as("AcmeBot"))
 				if acme.Access != test.want || (acme.Agent == "AcmeBot") != test.own {
-					t.Errorf("AcmeBot: %+v", acme)
+					t.Errorf("View for AcmeBot = %+v", acme)
 				}
 				for _, a := range []robotscache.Asker{as("BobBot"), {}} {
 					if v := lookupAs(t, c, example(1), a); v.Access != fetch.AccessAllow || v.Agent != "" {
-						t.Errorf("%q: %+v", a.Token, v)
+						t.Errorf("View for %q = %+v, want access allowed", a.Token, v)
 					}
 				}
 				if e, ok := c.PeekAs(example(1), as("AcmeBot")); !ok || e.View(time.Now()).Access != test.want {
-					t.Errorf("peeked: %+v, %v", e.Record(), ok)
+					t.Errorf("PeekAs = %+v, %v", e.Record(), ok)
 				}
 			})
 		})
 	}
 }
 
-// No variant is fetched if the site answers the gateway, or says that it has no file.
+// No variant is fetched if the site answers the gateway, or reports that it has no file.
 func TestVariant_OnlyWhereTurnedAway(t *testing.T) {
 	t.Parallel()
 	for _, out := range []fetch.Outcome{rulesOutcome(someRules), refused(404), refused(410), refused(400), failure()} {
@@ -127,8 +127,8 @@ func TestVariant_OnlyWhereTurnedAway(t *testing.T) {
 	}
 }
 
-// Each agent costs one fetch at a refresh. What repeats the answer to the gateway is not saved;
-// what differs is, and outlives the process.
+// Each agent costs one fetch per refresh. An answer that repeats the answer to the gateway is not
+// saved; one that differs is, and outlives the process.
 func TestVariant_IsKeptWhereItDiffers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,10 +141,10 @@ func TestVariant_IsKeptWhereItDiffers(t *testing.T) {
 			}
 		}
 		if kept, err := c.Variants(t.Context(), example(1)); err != nil || len(kept) != 1 || kept[0].Agent != "AcmeBot" {
-			t.Errorf("kept: %+v, %v", kept, err)
+			t.Errorf("Variants = %+v, %v, want that of AcmeBot", kept, err)
 		}
 		if !slices.Equal(m.asked, []string{"", "AcmeBot", "BobBot"}) {
-			t.Errorf("asked for %q", m.asked)
+			t.Errorf("requests were made as %q", m.asked)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -152,23 +152,23 @@ func TestVariant_IsKeptWhereItDiffers(t *testing.T) {
 		c = newCache(t, robotscache.Config{Fetcher: m, Store: st}, nil)
 		defer c.Close()
 		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != fetch.AccessRules || len(m.asked) != 3 {
-			t.Errorf("after a restart: %v, asked for %q", v.Access, m.asked)
+			t.Errorf("after a restart: access %v, requests as %q", v.Access, m.asked)
 		}
-		// Once it repeats the answer, the rules that were saved are gone from the store as well.
+		// Once it repeats the gateway's answer, the saved rules are also deleted from the store.
 		m.set("AcmeBot", refused(403))
 		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
 			t.Error(err)
 		}
 		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != fetch.AccessAllow || v.Agent != "" {
-			t.Errorf("turned away later: %+v", v)
+			t.Errorf("View after a later 403 = %+v", v)
 		}
 		if kept, err := c.Variants(t.Context(), example(1)); err != nil || len(kept) != 1 || kept[0].State != fetch.StateAbsent {
-			t.Errorf("kept: %+v, %v", kept, err)
+			t.Errorf("Variants = %+v, %v, want one without a file", kept, err)
 		}
 	})
 }
 
-// A variant has a run of failures and a last good copy of its own.
+// A variant has its own run of failures and last good copy.
 func TestVariant_HasALifeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,10 +184,10 @@ func TestVariant_HasALifeOfItsOwn(t *testing.T) {
 		}{{25 * time.Hour, fetch.AccessDeny}, {29 * 24 * time.Hour, fetch.AccessDeny}, {3 * 24 * time.Hour, fetch.AccessLastGood}} {
 			time.Sleep(step.after)
 			if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != step.want {
-				t.Errorf("%v later: %+v", step.after, v)
+				t.Errorf("View for AcmeBot %v later = %+v", step.after, v)
 			}
 			if v := lookupAs(t, c, example(1), as("BobBot")); v.Access != fetch.AccessAllow {
-				t.Errorf("BobBot, %v later: %+v", step.after, v)
+				t.Errorf("View for BobBot %v later = %+v", step.after, v)
 			}
 		}
 		m.set("", rulesOutcome("User-agent: *\nDisallow: /\n"))
@@ -195,13 +195,13 @@ func TestVariant_HasALifeOfItsOwn(t *testing.T) {
 			t.Error(err)
 		}
 		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Agent != "" || v.Access != fetch.AccessRules {
-			t.Errorf("once the gateway is answered: %+v", v)
+			t.Errorf("View once the site answers the gateway = %+v", v)
 		}
 	})
 }
 
-// Names are free to choose: no more than MaxVariants cost a fetch or a place, the others are
-// refused, and the agents that the operator names always find room.
+// Names can be chosen freely: no more than MaxVariants cause a fetch or take a place, the others
+// are refused, and the agents that the operator configures always get a place.
 func TestVariant_Bound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,31 +213,31 @@ func TestVariant_Bound(t *testing.T) {
 			m.set(name, rulesOutcome(name))
 			v := lookupAs(t, c, example(1), as(name))
 			if over := i >= robotscache.MaxVariants; over != (v.Access == fetch.AccessDeny) || over != (v.Cause == fetch.CauseLocal) {
-				t.Fatalf("%d: %+v", i, v)
+				t.Fatalf("View for agent %d = %+v", i, v)
 			}
 		}
 		if len(m.asked) != 1+robotscache.MaxVariants || seen.drops(robotscache.DropAgent) != 2*robotscache.MaxVariants {
-			t.Errorf("%d fetches, %d dropped", len(m.asked), seen.drops(robotscache.DropAgent))
+			t.Errorf("%d fetches and %d dropped agents", len(m.asked), seen.drops(robotscache.DropAgent))
 		}
 		for i := range 3 {
 			name := fmt.Sprintf("Named%d", i)
 			m.set(name, rulesOutcome(name))
 			if v := lookupAs(t, c, example(1), robotscache.Asker{Token: name, Configured: true}); string(v.Body) != name {
-				t.Errorf("%s: %+v", name, v)
+				t.Errorf("View for the configured agent %s = %+v", name, v)
 			}
 		}
 		kept, err := c.Variants(t.Context(), example(1))
 		named := slices.DeleteFunc(slices.Clone(kept), func(r fetch.Record) bool { return r.Agent[0] != 'N' })
 		if err != nil || len(kept) != robotscache.MaxVariants || len(named) != 3 {
-			t.Errorf("%d kept, %d of them named, %v", len(kept), len(named), err)
+			t.Errorf("%d variants are kept, %d of them configured, error %v", len(kept), len(named), err)
 		}
 		if v := lookupAs(t, c, example(2), as("Bot0")); string(v.Body) != "Bot0" {
-			t.Errorf("another origin: %+v", v)
+			t.Errorf("View of another origin = %+v", v)
 		}
 	})
 }
 
-// Room is made of the oldest variant whose agent the operator does not name.
+// The oldest variant whose agent the operator does not configure makes room.
 func TestVariant_MakesRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,13 +260,13 @@ func TestVariant_MakesRoom(t *testing.T) {
 			names = append(names, kept[i].Agent)
 		}
 		if err != nil || len(names) != robotscache.MaxVariants || slices.Contains(names, "Bot00") || !slices.Contains(names, "Named0") {
-			t.Errorf("%d are kept, %v: %q", len(names), err, names)
+			t.Errorf("%d variants are kept, error %v: %q", len(names), err, names)
 		}
 	})
 }
 
-// A variant counts only while the site turns the gateway away: not once that answer has ended in a
-// run of failures, though nobody has asked since.
+// A variant counts only while the site refuses the gateway, but not once that answer was replaced
+// by a run of failures, even without a request since.
 func TestVariant_EndsWithTheGatewaysAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,13 +287,13 @@ func TestVariant_EndsWithTheGatewaysAnswer(t *testing.T) {
 		}{{time.Second, fetch.AccessRules, "AcmeBot"}, {20 * time.Second, fetch.AccessDeny, ""}} {
 			time.Sleep(step.after)
 			if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != step.want || v.Agent != step.as {
-				t.Errorf("%v later: %+v", step.after, v)
+				t.Errorf("View %v later = %+v", step.after, v)
 			}
 		}
 	})
 }
 
-// A purge and a refresh of an origin are for its variants too; neither is for its neighbours.
+// Purging and refreshing an origin include its variants, but not other origins.
 func TestVariant_PurgeAndRefresh(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
@@ -310,23 +310,23 @@ func TestVariant_PurgeAndRefresh(t *testing.T) {
 			t.Error(err)
 		}
 		if v := lookupAs(t, c, example(1), as("AcmeBot")); string(v.Body) != "two" {
-			t.Errorf("after a refresh: %q", v.Body)
+			t.Errorf("body after a refresh = %q, want two", v.Body)
 		}
 		if err := c.Purge(t.Context(), example(1)); err != nil {
 			t.Error(err)
 		}
 		for _, agent := range []string{"", "AcmeBot", "BobBot"} {
 			if e, ok := c.Peek(example(1), agent); ok {
-				t.Errorf("after a purge: %+v", e.Record())
+				t.Errorf("Peek after a purge = %+v, want nothing", e.Record())
 			}
 		}
 		if e, ok := c.Peek(example(2), "AcmeBot"); !ok || string(e.View(time.Now()).Body) != "one" {
-			t.Errorf("the other origin: %+v", e.Record())
+			t.Errorf("record of the other origin = %+v, want it unchanged", e.Record())
 		}
 	})
 }
 
-// What redirects bring to an agent is not shared with the origin at which they end.
+// What an agent gets through redirects is not shared with the origin at which they end.
 func TestVariant_IsNotShared(t *testing.T) {
 	t.Parallel()
 	m := &moody{}
@@ -337,6 +337,6 @@ func TestVariant_IsNotShared(t *testing.T) {
 	defer c.Close()
 	_ = lookupAs(t, c, example(1), as("AcmeBot"))
 	if e, ok := c.Peek(example(2), ""); ok {
-		t.Errorf("shared: %+v", e.Record())
+		t.Errorf("the target has a record %+v, want none", e.Record())
 	}
 }

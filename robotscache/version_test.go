@@ -21,7 +21,7 @@ func TestAddVersion(t *testing.T) {
 		v(fetch.StateRules, 1, "", 0, 0),
 		v(fetch.StateRules, 1, "", 1, 1),
 		v(fetch.StateUnreachable, 0, fetch.CauseDNS, 2, 2),
-		v(fetch.StateUnreachable, 0, fetch.CauseTLS, 3, 3), // one outage, however it shows
+		v(fetch.StateUnreachable, 0, fetch.CauseTLS, 3, 3), // one outage with several causes
 		v(fetch.StateRules, 2, "", 4, 4),
 		v(fetch.StateAbsent, 0, fetch.CauseStatus, 5, 5),
 		v(fetch.StateRules, 2, "", 6, 6),
@@ -29,7 +29,7 @@ func TestAddVersion(t *testing.T) {
 		before := append([]robotscache.Version(nil), history...)
 		next := robotscache.AddVersion(history, n, 4)
 		if !reflect.DeepEqual(before, history) && h > 0 {
-			t.Errorf("step %d changed its argument", h)
+			t.Errorf("AddVersion changed its argument in step %d", h)
 		}
 		history = next
 	}
@@ -43,7 +43,7 @@ func TestAddVersion(t *testing.T) {
 		t.Errorf("history\n got %+v\nwant %+v", history, want)
 	}
 	if got := robotscache.AddVersion(history, want[1], 0); len(got) != 1 {
-		t.Errorf("kept %d of at least one", len(got))
+		t.Errorf("AddVersion keeps %d versions, want 1", len(got))
 	}
 }
 
@@ -62,10 +62,10 @@ func TestTexts(t *testing.T) {
 		"a last good copy":          {storetest.Fail(a, now.Add(25*time.Hour)), []fetch.Sum{a.SHA256, b.SHA256}},
 	} {
 		if got := robotscache.Texts(test.record, history); !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s: %x", name, got)
+			t.Errorf("%s: Texts = %x", name, got)
 		}
 	}
 	if got := robotscache.Texts(fetch.Record{State: fetch.StateAbsent}, nil); got != nil {
-		t.Errorf("of nothing: %x", got)
+		t.Errorf("Texts of an absent file = %x, want nil", got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// slowStore takes its time for each save, and may refuse one origin.
+// slowStore takes some time per save, and may refuse one origin.
 type slowStore struct {
 	robotscache.Store
 	took    time.Duration
@@ -49,8 +49,8 @@ func wantStored(t *testing.T, st robotscache.Store, o origin.Origin, want bool) 
 	}
 }
 
-// A gateway that is killed loses little: the first answer is saved at once, and those that
-// come within a fiftieth of a second after it together. They are seen before.
+// A gateway that is killed loses little: the first answer is saved at once, and those within a
+// fiftieth of a second after it are saved together. They can be read before.
 func TestWriteBehind_Coalesces(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -76,20 +76,20 @@ func TestWriteBehind_Coalesces(t *testing.T) {
 			wantStored(t, inner, example(i), true)
 		}
 		if st.calls != 2 {
-			t.Errorf("%d calls of Save", st.calls)
+			t.Errorf("%d calls of Save, want 2", st.calls)
 		}
 
-		// People who look are not told of the past.
+		// Reads include records that are not saved yet.
 		lookup(t, c, example(3))
 		if records, err := c.List(t.Context(), "", 0); err != nil || len(records) != 4 {
-			t.Errorf("%d records listed, %v", len(records), err)
+			t.Errorf("List = %d records, %v, want 4", len(records), err)
 		}
 		e, _ := lookup(t, c, example(4))
 		if body, err := c.Body(t.Context(), e.View(time.Now()).SHA256); err != nil || string(body) != someRules {
-			t.Errorf("body %q, %v", body, err)
+			t.Errorf("Body = %q, %v", body, err)
 		}
 		if history, err := c.History(t.Context(), fetch.Key{Origin: example(4)}); err != nil || len(history) != 1 {
-			t.Errorf("history %+v, %v", history, err)
+			t.Errorf("History = %+v, %v, want one version", history, err)
 		}
 
 		began := time.Now()
@@ -99,12 +99,12 @@ func TestWriteBehind_Coalesces(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		synctest.Wait()
 		if n := c.Stats().Unsaved; n != 0 || time.Since(began) != 20*time.Millisecond {
-			t.Errorf("%d of 1000 records pending after %v", n, time.Since(began))
+			t.Errorf("%d of 1000 records are pending after %v, want 0 after 20ms", n, time.Since(began))
 		}
 	})
 }
 
-// An answer that just misses a slow write is in the store within a fifth of a second.
+// An answer that just misses a slow save is in the store within a fifth of a second.
 func TestWriteBehind_MissedWrite(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -113,7 +113,7 @@ func TestWriteBehind_MissedWrite(t *testing.T) {
 		c := newCache(t, robotscache.Config{Fetcher: &site{}, Store: st}, hot)
 		defer c.Close()
 		lookup(t, c, example(1))
-		synctest.Wait() // the write has begun
+		synctest.Wait() // the save has begun
 		lookup(t, c, example(2))
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
@@ -121,8 +121,8 @@ func TestWriteBehind_MissedWrite(t *testing.T) {
 	})
 }
 
-// Each text and state of an origin gets into its history, also those that the origin replaced while
-// a write was under way or had failed.
+// Each text and state of an origin is added to its history, even if the origin replaced it while a
+// save was in progress or had failed.
 func TestWriteBehind_EveryVersion(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -157,13 +157,12 @@ func TestWriteBehind_EveryVersion(t *testing.T) {
 			t.Errorf("history %v, want %v; %v", sizes, want, err)
 		}
 		if n := c.Stats().Unsaved; n != 0 {
-			t.Errorf("%d records pending", n)
+			t.Errorf("%d records are pending, want 0", n)
 		}
 	})
 }
 
-// A purge during a write leaves nothing in the store, although the write began
-// before it.
+// A purge during a save leaves nothing in the store, even if the save began before it.
 func TestWriteBehind_PurgeDuringWrite(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -180,7 +179,7 @@ func TestWriteBehind_PurgeDuringWrite(t *testing.T) {
 		wantStored(t, inner, example(1), false)
 		wantStored(t, inner, example(2), true)
 		if _, ok := c.Peek(example(1), ""); ok {
-			t.Error("known after the purge")
+			t.Error("Peek finds a record after the purge")
 		}
 
 		lookup(t, c, example(3))
@@ -188,12 +187,12 @@ func TestWriteBehind_PurgeDuringWrite(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := c.Purge(ctx, example(3)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a purge that may not wait for the store: %v", err)
+			t.Errorf("a purge that must not wait for the store: got %v, want context.DeadlineExceeded", err)
 		}
 	})
 }
 
-// Records that come in while the store is tried again are written as well.
+// Records that arrive while the store is retried are saved as well.
 func TestWriteBehind_DuringRetry(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -204,9 +203,9 @@ func TestWriteBehind_DuringRetry(t *testing.T) {
 		defer c.Close()
 		flaky.fail(errAway)
 		lookup(t, c, example(1))
-		time.Sleep(time.Second) // the first write has failed
+		time.Sleep(time.Second) // the first save has failed
 		flaky.fail(nil)
-		time.Sleep(900 * time.Millisecond) // the second is under way
+		time.Sleep(900 * time.Millisecond) // the second is in progress
 		lookup(t, c, example(2))
 		time.Sleep(3 * time.Second)
 		wantStored(t, inner, example(1), true)
@@ -214,8 +213,8 @@ func TestWriteBehind_DuringRetry(t *testing.T) {
 	})
 }
 
-// A record that cannot be kept holds up no other; one that fails for another reason
-// stays, and so do those after it.
+// A record that cannot be stored does not block others. One that fails for another reason stays,
+// and so do those after it.
 func TestWriteBehind_RefusedRecord(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -228,7 +227,7 @@ func TestWriteBehind_RefusedRecord(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		if n := c.Stats().Unsaved; n != 5 || ev.drops(robotscache.DropUnsaved) != 0 {
-			t.Errorf("%d records pending, %d dropped", n, ev.drops(robotscache.DropUnsaved))
+			t.Errorf("%d records are pending and %d dropped, want 5 and 0", n, ev.drops(robotscache.DropUnsaved))
 		}
 		st.mu.Lock()
 		st.err = fmt.Errorf("%w: it contradicts itself", robotscache.ErrInvalid)
@@ -238,13 +237,13 @@ func TestWriteBehind_RefusedRecord(t *testing.T) {
 			wantStored(t, inner, example(i), i != 2)
 		}
 		if n := c.Stats().Unsaved; n != 0 || ev.drops(robotscache.DropUnsaved) != 1 {
-			t.Errorf("%d records pending, %d dropped", n, ev.drops(robotscache.DropUnsaved))
+			t.Errorf("%d records are pending and %d dropped, want 0 and 1", n, ev.drops(robotscache.DropUnsaved))
 		}
 	})
 }
 
-// Where more comes in than the store takes, retrievals wait for it: nothing is
-// dropped, and no more is held than the bound and one entry for each retrieval.
+// If more records arrive than the store takes, retrievals wait for it: nothing is dropped, and no
+// more is kept than the limit and one entry per retrieval.
 func TestWriteBehind_Backpressure(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -261,7 +260,7 @@ func TestWriteBehind_Backpressure(t *testing.T) {
 					e, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{})
 					if err == nil {
 						if most := 1<<20/e.Cost() + inFlight; int64(c.Stats().Unsaved) > most {
-							t.Errorf("%d records of %d bytes pending", c.Stats().Unsaved, e.Cost())
+							t.Errorf("%d records of %d bytes are pending, want fewer", c.Stats().Unsaved, e.Cost())
 						}
 						return
 					}
@@ -276,7 +275,7 @@ func TestWriteBehind_Backpressure(t *testing.T) {
 			t.Error(err)
 		}
 		if d := ev.drops(robotscache.DropUnsaved); d != 0 {
-			t.Errorf("%d records dropped", d)
+			t.Errorf("%d records were dropped, want 0", d)
 		}
 		for i := range n {
 			wantStored(t, inner, example(i), true)

@@ -10,7 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// BenchmarkParse parses every file once an iteration. Besides the mean it reports the sum of each
+// BenchmarkParse parses every file once per iteration. Besides the mean, it reports the sum of each
 // file's best time, which other work on the machine disturbs less.
 func BenchmarkParse(b *testing.B) {
 	files := corpus(b)
@@ -38,14 +38,14 @@ func BenchmarkParse(b *testing.B) {
 	b.ReportMetric(float64(sum.Nanoseconds())/kb, "best-ns/KB")
 }
 
-// prepared is a question whose group is not yet chosen.
+// prepared is a question whose group is not chosen yet.
 type prepared struct {
 	rs     *robotstxt.Ruleset
 	agent  robotstxt.Agent
 	target string
 }
 
-// prepare makes n questions about each file, in an order that jumps from file to file.
+// prepare makes n questions per file, in an order that jumps from file to file.
 func prepare(tb testing.TB, n int) []prepared {
 	tb.Helper()
 	files := corpus(tb)
@@ -64,8 +64,8 @@ func prepare(tb testing.TB, n int) []prepared {
 	return all
 }
 
-// BenchmarkDecide answers one question an iteration, group choice included, each time about another
-// file.
+// BenchmarkDecide answers one question per iteration, including the choice of the group, each time
+// about another file.
 func BenchmarkDecide(b *testing.B) {
 	questions := prepare(b, 20)
 	b.ReportAllocs()
@@ -79,8 +79,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkDecideSpread measures every question by itself, as the mean of a few answers, and
-// reports how the times are spread over the questions.
+// BenchmarkDecideSpread measures every question separately, as the mean of a few answers, and
+// reports the distribution of the times.
 func BenchmarkDecideSpread(b *testing.B) {
 	const answers = 8
 	questions := prepare(b, 20)
@@ -104,7 +104,7 @@ func BenchmarkDecideSpread(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkRetained measures the memory that the rulesets of all files hold.
+// BenchmarkRetained measures the memory of the rulesets of all files.
 func BenchmarkRetained(b *testing.B) {
 	files := corpus(b)
 	input := 0

@@ -15,16 +15,16 @@ type check struct {
 	robots string
 	agents string // product tokens, most specific first, with commas between them
 	target string
-	want   string // "allow" or "deny" and the line that decides, "allow -" when none does
+	want   string // "allow" or "deny" and the line that decides; "allow -" if none does
 }
 
-// disallow returns a file that disallows a path to the crawler a, in its line 2.
+// disallow returns a file whose line 2 disallows a path for crawler a.
 func disallow(path string) string { return "User-agent: a\nDisallow: " + path }
 
-// named returns a file that disallows /x to a crawler of the given name.
+// named returns a file that disallows /x for a crawler with the given name.
 func named(agent string) string { return "User-agent: " + agent + "\nDisallow: /x" }
 
-// runChecks asks both engines, the fast one and the oracle.
+// runChecks checks both engines, the fast one and the oracle.
 func runChecks(t *testing.T, checks []check) {
 	t.Helper()
 	for _, c := range checks {
@@ -42,7 +42,7 @@ func runChecks(t *testing.T, checks []check) {
 	}
 }
 
-// verdict writes a Match as in check.want.
+// verdict formats a Match like check.want.
 func verdict(m robotstxt.Match) string {
 	word := "deny"
 	if m.Allowed {

@@ -14,8 +14,7 @@ type file struct {
 
 func wholeCorpus() bool { return os.Getenv("CRAWLGATE_CORPUS") != "" }
 
-// corpus reads the real files of the folder that CRAWLGATE_CORPUS names, without it those of
-// testdata.
+// corpus reads the real files of the folder CRAWLGATE_CORPUS, or without it those of testdata.
 func corpus(tb testing.TB) []file {
 	tb.Helper()
 	dir := "testdata/wild"

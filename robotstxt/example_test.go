@@ -6,8 +6,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// A file is parsed once. A crawler selects its group, and asks it about each target: the path and
-// the query of a URL, as they will be sent.
+// A file is parsed once. A crawler selects its group, and matches each target with it: the path and
+// the query of a URL as they will be sent.
 func Example() {
 	rules := robotstxt.Parse([]byte(`User-agent: *
 Disallow: /
@@ -37,7 +37,7 @@ Sitemap: https://example.com/sitemap.xml
 	// sitemap: https://example.com/sitemap.xml
 }
 
-// Lint names the lines that may not do what their author meant.
+// Lint reports the lines that may not do what their author meant.
 func ExampleLint() {
 	for _, w := range robotstxt.Lint([]byte("User-agent: *\nDisalow: /a\nDisallow: private\n")) {
 		fmt.Println(w.Line, w.Code)

@@ -8,7 +8,7 @@ func Canonical(target string) string { return string(appendTarget(nil, target)) 
 // IsCanonical is the shortcut for targets that are their own canonical form.
 var IsCanonical = isCanonical
 
-// ByHeads returns rs with an index of heads, however few rules it has.
+// ByHeads returns rs with an index of heads, even if it has few rules.
 func (rs *Ruleset) ByHeads() *Ruleset {
 	indexed := *rs
 	indexed.blocks, indexed.byHead = slices.Clone(rs.blocks), nil

@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Lists of tokens (Google's specification, RFC 9309 section 2.2.1): the first that has a group
-// decides alone.
+// Lists of tokens (Google's specification, RFC 9309 section 2.2.1): only the first that has a group
+// applies.
 func TestExt_TokenList(t *testing.T) {
 	t.Parallel()
 	const file = "User-agent: news\nDisallow: /n\nUser-agent: *\nDisallow: /s\nUser-agent: bot\nDisallow: /b"
@@ -53,8 +53,8 @@ func TestExt_TokensBeyondTheRFC(t *testing.T) {
 	})
 }
 
-// Google: * alone or with a blank after it is everybody; anything else with a * in front is
-// nobody.
+// Google: * alone or followed by a blank is every crawler; anything else that begins with * is
+// none.
 func TestExt_WildcardName(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -67,7 +67,7 @@ func TestExt_WildcardName(t *testing.T) {
 	})
 }
 
-// Google: a line that names nobody still begins a new group.
+// Google: a line without a valid name still begins a new group.
 func TestExt_EmptyName(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -114,9 +114,9 @@ func TestExt_MissingColon(t *testing.T) {
 	})
 }
 
-// Keys are exact, but for the misspellings that Google's parser forgives and for an s or ed behind
-// them. Whatever else begins with such a key is another record: it must not interfere (RFC 9309
-// sections 2.2 and 2.2.4), though Google's parser reads it as the key.
+// Keys are exact, except for the misspellings that Google's parser accepts and for an appended s or
+// ed. Anything else that begins with such a key is another record: it must not interfere (RFC 9309
+// sections 2.2 and 2.2.4), although Google's parser reads it as the key.
 func TestExt_Keys(t *testing.T) {
 	t.Parallel()
 	var checks []check
@@ -177,7 +177,7 @@ func TestExt_LongLine(t *testing.T) {
 }
 
 // Google accepts a rule that begins with *. One that begins with neither / nor * matches nothing
-// but ends the list of names: Google's specification says that a path must begin with a slash.
+// but ends the list of names: Google's specification requires that a path begins with a slash.
 func TestExt_PathWithoutSlash(t *testing.T) {
 	t.Parallel()
 	file := func(path string) string { return "User-agent: a\nDisallow: " + path + "\nUser-agent: b\nDisallow: /b" }
@@ -221,7 +221,7 @@ func TestExt_IndexHTML(t *testing.T) {
 	}
 }
 
-// A body that was cut elsewhere: the last line is not whole, unless it has its end.
+// A body that was cut elsewhere: the last line is incomplete unless it has a line end.
 func TestExt_Truncated(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{
@@ -238,7 +238,7 @@ func TestExt_Truncated(t *testing.T) {
 	}
 	rs := robotstxt.Options{Truncated: true}.Parse([]byte("User-agent: *\nDisallow: /a\nDisallow: /"))
 	if got := verdict(rs.Match(nil, "/b")); got != "allow -" {
-		t.Errorf("half a line was used: %s", got)
+		t.Errorf("an incomplete line was used: got %s, want allow -", got)
 	}
 }
 
@@ -280,10 +280,10 @@ func TestExt_CrawlDelay(t *testing.T) {
 		{"User-agent: a\nCrawl-delay: 1 2", "a", none},
 		{"User-agent: a\nCrawl-delay: \u0661", "a", none},
 		{"Crawl-delay: 5\nUser-agent: a\nDisallow: /", "a", none},
-		// The largest of the group counts, in whatever piece.
+		// The largest of the group counts, even if the group is in several pieces.
 		{"User-agent: a\nCrawl-delay: 3\nCrawl-delay: 9\nCrawl-delay: 5", "a", 9 * time.Second},
 		{"User-agent: a\nCrawl-delay: 3\nUser-agent: b\nDisallow:\nUser-agent: a\nCrawl-delay: 9", "a", 9 * time.Second},
-		// It belongs to the names listed so far.
+		// It belongs to the names listed before it.
 		{"User-agent: foobot\nCrawl-delay: 3\nUser-agent: barbot\nDisallow: /a", "foobot", 3 * time.Second},
 		{"User-agent: foobot\nCrawl-delay: 3\nUser-agent: barbot\nDisallow: /a", "barbot", none},
 		{"User-agent: foobot\nUser-agent: barbot\nDisallow: /a\nCrawl-delay: 3", "barbot", 3 * time.Second},
@@ -332,7 +332,7 @@ func TestExt_CrawlDelay(t *testing.T) {
 	}
 }
 
-// A bad delay spoils neither the file nor the group.
+// A bad delay affects neither the file nor the group.
 func TestExt_BadDelaySpoilsNothing(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -341,8 +341,8 @@ func TestExt_BadDelaySpoilsNothing(t *testing.T) {
 	})
 }
 
-// Sitemap lines belong to the file, in any place (Google's specification), and must be absolute
-// URLs of http or https.
+// Sitemap lines belong to the file, wherever they are (Google's specification), and must be
+// absolute http or https URLs.
 func TestExt_Sitemaps(t *testing.T) {
 	t.Parallel()
 	rs := robotstxt.Parse([]byte("Sitemap: https://a.example/1.xml\nUser-agent: a\nSITE-MAP:http://b.example/\u00e9%61 # c\n" +
@@ -356,8 +356,8 @@ func TestExt_Sitemaps(t *testing.T) {
 	}
 }
 
-// TestExt_SitemapsAreBounded: in number, in length, and no URL is taken that the end of what is
-// read cuts: it could be another one.
+// TestExt_SitemapsAreBounded checks the limits on the number and length of sitemaps, and that a URL
+// that is cut at the end of what is read is not used: it could be another one.
 func TestExt_SitemapsAreBounded(t *testing.T) {
 	t.Parallel()
 	long := "http://h/" + strings.Repeat("x", robotstxt.MaxSitemapURL-len("http://h/"))
@@ -383,8 +383,8 @@ func TestExt_SitemapsAreBounded(t *testing.T) {
 	}
 }
 
-// Preference lines are kept raw for the group and decide nothing. License lines have no path and
-// no group (RSL 1.0).
+// Preference lines are kept unparsed for the group and decide nothing. License lines have no path
+// and no group (RSL 1.0).
 func TestExt_Preferences(t *testing.T) {
 	t.Parallel()
 	rs := robotstxt.Parse([]byte("License: /l.xml x\nUser-agent: a\nContent-Signal: search=yes, ai-train=no # c\n" +
@@ -415,7 +415,7 @@ func TestExt_Preferences(t *testing.T) {
 	}
 }
 
-// What a decision says besides the verdict.
+// A decision has more fields than the verdict.
 func TestExt_Evidence(t *testing.T) {
 	t.Parallel()
 	rs := robotstxt.Parse([]byte("User-agent: FooBot/1.0\nUser-agent: MJ12Bot\nDisallow: /a b* # c\nAllow: /a%20b/\u00e9$\n\n" +
@@ -437,7 +437,7 @@ func TestExt_Evidence(t *testing.T) {
 	}
 }
 
-// The zero values are safe: they allow nothing. An empty file allows everything.
+// Zero values are safe: they allow nothing. An empty file allows everything.
 func TestExt_ZeroValues(t *testing.T) {
 	t.Parallel()
 	var none *robotstxt.Ruleset
@@ -450,7 +450,7 @@ func TestExt_ZeroValues(t *testing.T) {
 		}
 	}
 	if none.Match(nil, "/").Allowed || none.Size() != 0 || none.Sitemaps() != nil || none.Preferences() != nil {
-		t.Error("nil ruleset: not nothing")
+		t.Error("a nil ruleset allows something or is not empty")
 	}
 	for name, rs := range map[string]*robotstxt.Ruleset{"empty": robotstxt.Parse(nil), "zero": new(robotstxt.Ruleset)} {
 		g := rs.Select(robotstxt.Agent{Tokens: []string{"a"}})
@@ -460,7 +460,8 @@ func TestExt_ZeroValues(t *testing.T) {
 	}
 }
 
-// Unrestricted tells whether a tunnel can be opened: no rule can disallow anything.
+// Unrestricted reports whether a tunnel can be opened, that is, whether no rule can disallow
+// anything.
 func TestExt_Unrestricted(t *testing.T) {
 	t.Parallel()
 	for robots, want := range map[string]bool{
@@ -506,13 +507,14 @@ func TestParseKeepsNoReference(t *testing.T) {
 	}
 }
 
-// licensesOf returns the License lines that apply, which are all crawlers'.
+// licensesOf returns the License lines, which apply to all crawlers.
 func licensesOf(rs *robotstxt.Ruleset) []robotstxt.Preference {
 	all, _ := rs.Select(robotstxt.Agent{Tokens: []string{"nobody"}, IgnoreWildcard: true}).AppendPreferences(nil, "/")
 	return slices.DeleteFunc(all, func(p robotstxt.Preference) bool { return p.Kind != robotstxt.License })
 }
 
-// TestExt_VisitTime: the first valid line of the group counts, as for Crawl-delay the lines that follow a name in its list.
+// TestExt_VisitTime checks that the first valid line of the group counts, from lines after a name
+// in its list, as for Crawl-delay.
 func TestExt_VisitTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ robots, token, want string }{
@@ -546,6 +548,6 @@ func TestExt_VisitTime(t *testing.T) {
 		}
 	}
 	if _, ok := (robotstxt.Group{}).VisitTime(); ok {
-		t.Error("the zero group has a Visit-time")
+		t.Error("VisitTime of the zero group = true")
 	}
 }

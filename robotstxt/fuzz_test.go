@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// addSeeds gives a fuzz target small real files and the shapes that have bitten other parsers.
+// addSeeds adds small real files and forms that other parsers failed on to a fuzz target.
 func addSeeds(f *testing.F, add func(data []byte)) {
 	f.Helper()
 	for _, file := range corpus(f) {
@@ -26,7 +26,7 @@ func addSeeds(f *testing.F, add func(data []byte)) {
 	}
 }
 
-// FuzzMatch checks the engine against the oracle and against itself.
+// FuzzMatch compares the engine with the oracle and with itself.
 func FuzzMatch(f *testing.F) {
 	addSeeds(f, func(data []byte) {
 		a := newAsker(data, 1)
@@ -37,7 +37,7 @@ func FuzzMatch(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, data []byte, token, target string) {
 		if len(data) > 4096 || len(target) > 512 {
-			return // the oracle would take its time
+			return // the oracle would take too long
 		}
 		q := question{tokens: []string{token, "foobot"}, target: target}
 		rs := robotstxt.Parse(data)
@@ -56,13 +56,12 @@ func FuzzMatch(f *testing.F) {
 		checkUnrelated(t, data, q, m)
 		checkLint(t, "file", data, []question{q})
 		if size, most := rs.Size(), 1024+64*len(data); size > most {
-			t.Errorf("size %d of %d bytes", size, len(data))
+			t.Errorf("Size() = %d for %d bytes, want less", size, len(data))
 		}
 	})
 }
 
-// checkUnrelated puts a group of another crawler in front of the file: nothing may change but the
-// line numbers.
+// checkUnrelated prepends a group of another crawler: only the line numbers may change.
 func checkUnrelated(t *testing.T, data []byte, q question, m robotstxt.Match) {
 	t.Helper()
 	if bytes.HasPrefix(data, []byte{0xEF}) || strings.HasPrefix(strings.ToLower(q.tokens[0]), "unrelated") {
@@ -78,8 +77,8 @@ func checkUnrelated(t *testing.T, data []byte, q question, m robotstxt.Match) {
 	}
 }
 
-// FuzzCanonical: the canonical form of a target is its own, both engines agree on it, and the
-// shortcut knows it.
+// FuzzCanonical checks that a canonical form is its own canonical form, that both engines agree on
+// it, and that the shortcut recognizes it.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range edges {
 		f.Add("/" + s)
@@ -93,16 +92,16 @@ func FuzzCanonical(f *testing.F) {
 			t.Errorf("%q: got %q, oracle %q", target, got, want)
 		}
 		if again := robotstxt.Canonical(got); again != got {
-			t.Errorf("%q: canonical form %q has another, %q", target, got, again)
+			t.Errorf("%q: its canonical form %q has another canonical form %q", target, got, again)
 		}
 		if robotstxt.IsCanonical(target) && got != target {
-			t.Errorf("%q is taken for canonical, but is %q", target, got)
+			t.Errorf("IsCanonical(%q) = true, but its canonical form is %q", target, got)
 		}
 	})
 }
 
-// FuzzPattern makes the hardest patterns: of few bytes, with many wildcards, on targets of the same
-// bytes.
+// FuzzPattern uses the hardest patterns: of few different bytes, with many wildcards, on targets of
+// the same bytes.
 func FuzzPattern(f *testing.F) {
 	f.Add("a*a*b", "aabab", false)
 	f.Add("**a%2A*?:", "a*?%3A", true)
@@ -125,8 +124,8 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// FuzzProductToken: a token is one of the field's products; these stand in the field in their
-// order, are names of up to 128 bytes, and each is its own token.
+// FuzzProductToken checks that the token is one of the field's products, and that these are in the
+// order of the field, are names of up to 128 bytes, and are their own token.
 func FuzzProductToken(f *testing.F) {
 	f.Add("Mozilla/5.0 (compatible; ExampleBot/1.0; +https://example.com/bot)")
 	f.Add("ExampleBot/1.0 (x(y)")
@@ -143,13 +142,13 @@ func FuzzProductToken(f *testing.F) {
 		for name := range robotstxt.Products(userAgent) {
 			_, behind, ok := strings.Cut(rest, name)
 			if !ok || !robotstxt.IsProductName(name) || len(name) > 128 {
-				t.Errorf("%q: product %q", userAgent, name)
+				t.Errorf("%q: %q is not a valid product in the field's order", userAgent, name)
 			}
 			rest = behind
 			found = found || name == token
 		}
 		if token != "" && !found {
-			t.Errorf("%q: token %q is no product", userAgent, token)
+			t.Errorf("%q: the token %q is not a product", userAgent, token)
 		}
 		if again := robotstxt.ProductToken(token); again != token {
 			t.Errorf("%q: got %q, whose token is %q", userAgent, token, again)

@@ -10,8 +10,8 @@ import (
 // corpusHTML is the number of HTML pages among the 1,500 real files, counted by hand.
 const corpusHTML = 132
 
-// TestExt_IsHTML checks the heuristic against real files: no file that is flagged has a rule, and
-// of the whole corpus all pages are found.
+// TestExt_IsHTML checks the heuristic against real files: no flagged file has a rule, and all pages
+// of the corpus are found.
 func TestExt_IsHTML(t *testing.T) {
 	t.Parallel()
 	flagged := 0
@@ -23,7 +23,7 @@ func TestExt_IsHTML(t *testing.T) {
 		for _, line := range bytes.FieldsFunc(bytes.ToLower(f.data), func(r rune) bool { return r == '\n' || r == '\r' }) {
 			line = bytes.TrimSpace(line)
 			if bytes.HasPrefix(line, []byte("user-agent:")) || bytes.HasPrefix(line, []byte("disallow:")) {
-				t.Errorf("%s is flagged, and has the line %q", f.name, line)
+				t.Errorf("%s is flagged but has the line %q", f.name, line)
 			}
 		}
 	}

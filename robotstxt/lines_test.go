@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLines checks that lines are counted as rules are.
+// TestLines checks that lines are counted like the lines of rules.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -29,13 +29,13 @@ func TestLines(t *testing.T) {
 		m := Parse(text).Select(Agent{}).Match(path)
 		for n, line := range Lines(text) {
 			if (n == m.Line) != bytes.Equal(line, []byte("Disallow: "+path)) {
-				t.Errorf("%s: line %d is %q, and the rule is at %d", path, n, line, m.Line)
+				t.Errorf("%s: line %d is %q, but the rule is at line %d", path, n, line, m.Line)
 			}
 		}
 	}
 	for n := range Lines(text) {
 		if n == 2 {
-			return // a reader may leave
+			return // a reader may stop early
 		}
 	}
 }

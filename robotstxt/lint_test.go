@@ -10,11 +10,11 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// clean has nothing to report.
+// clean is a file without warnings.
 const clean = "# comment\nUser-agent: ExampleBot\nUser-agent: *\nAllow: /a/b$\nDisallow: /a*\nDisallow:\nCrawl-delay: 0.5\n" +
 	"Request-rate: 1/5m\nContent-Signal: search=yes\nSitemap: https://example.com/s.xml\n\nUser-agent: Other_Bot\nDisallow: /%C3%A9?x*y\n"
 
-// TestLint: every code, with its line.
+// TestLint checks every code, with its line.
 func TestLint(t *testing.T) {
 	t.Parallel()
 	const head = "User-agent: *\n"
@@ -86,7 +86,7 @@ func TestLint(t *testing.T) {
 		for _, w := range robotstxt.Lint([]byte(c.robots)) {
 			got = append(got, fmt.Sprintf("%s %d", w.Code, w.Line))
 			if w.Message == "" || strings.ContainsFunc(w.Message, func(r rune) bool { return (r < ' ' || r > '~') && r != '…' }) {
-				t.Errorf("%.200q: message of %s: %q", c.robots, w.Code, w.Message)
+				t.Errorf("%.200q: the message of %s is empty or not printable: %q", c.robots, w.Code, w.Message)
 			}
 		}
 		if got := strings.Join(got, ", "); got != c.want {
@@ -95,7 +95,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestLintNamesTheField: of a name that nobody knows, the warning says which field it holds.
+// TestLintNamesTheField checks that the warning for an unknown name says which field it contains.
 func TestLintNamesTheField(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
@@ -135,7 +135,7 @@ var neverDecides = []string{
 	"rule-outside-group", "path-without-slash", "duplicate-rule", "shadowed-rule",
 }
 
-// checkLint checks what Lint says of a file against what the engine does with it.
+// checkLint compares the warnings for a file with the behaviour of the engine.
 func checkLint(t *testing.T, name string, data []byte, questions []question) {
 	t.Helper()
 	warnings := robotstxt.Lint(data)
@@ -152,13 +152,13 @@ func checkLint(t *testing.T, name string, data []byte, questions []question) {
 		}
 	}
 	if len(data) > robotstxt.MaxSize {
-		lines = nil // bytes removed before the limit make room for bytes after it
+		lines = nil // removed bytes make room for bytes after the limit
 	}
 	rs, rest := robotstxt.Parse(data), robotstxt.Parse(bytes.Join(lines, []byte("\n")))
 	for _, q := range questions {
 		got := rs.Match(q.tokens, q.target)
 		if mute[got.Line] {
-			t.Errorf("%s: %v: line %d decides, which lint says cannot", name, q, got.Line)
+			t.Errorf("%s: %v: line %d decides, but Lint reports that it cannot", name, q, got.Line)
 		}
 		if other := rest.Match(q.tokens, q.target); lines != nil && other != got {
 			t.Errorf("%s: %v: got %+v, without the lines that lint says are ignored %+v", name, q, got, other)
@@ -166,13 +166,14 @@ func checkLint(t *testing.T, name string, data []byte, questions []question) {
 	}
 }
 
-// splitLines cuts a file as a reader of warnings would count its lines.
+// splitLines splits a file the way readers of warnings count its lines.
 func splitLines(data []byte) [][]byte {
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	return bytes.Split(bytes.ReplaceAll(data, []byte("\r"), []byte("\n")), []byte("\n"))
 }
 
-// TestLintAgreesWithRules: over real files, what lint says of a line is true of its effect.
+// TestLintAgreesWithRules checks for real files that what Lint reports about a line is true of its
+// effect.
 func TestLintAgreesWithRules(t *testing.T) {
 	t.Parallel()
 	for i, f := range corpus(t) {

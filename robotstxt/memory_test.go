@@ -10,8 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// TestSizeIsWhatIsRetained: the cost of a Ruleset in a cache is the memory that it really takes,
-// within a fifth.
+// TestSizeIsWhatIsRetained checks that the size of a Ruleset is the memory that it takes, within a
+// fifth.
 func TestSizeIsWhatIsRetained(t *testing.T) {
 	files := corpus(t)
 	kept := make([]*robotstxt.Ruleset, len(files))
@@ -25,25 +25,25 @@ func TestSizeIsWhatIsRetained(t *testing.T) {
 		size += float64(rs.Size())
 	}
 	if size < 0.8*heap || size > 1.2*heap {
-		t.Errorf("sizes add up to %.0f, the heap grew by %.0f", size, heap)
+		t.Errorf("the sizes add up to %.0f, but the heap grew by %.0f", size, heap)
 	}
 	runtime.KeepAlive(files)
 	runtime.KeepAlive(kept)
 }
 
-// TestDecisionsDoNotAllocate: this holds for a target in the usual spelling.
+// TestDecisionsDoNotAllocate checks targets in their usual spelling.
 func TestDecisionsDoNotAllocate(t *testing.T) {
 	rs := robotstxt.Parse([]byte("User-agent: *\nDisallow: /a b\nDisallow: /*?u=http://\nDisallow: /%24*%2A\nAllow: /x$\nDisallow: /*a*b"))
 	for _, target := range []string{"/x", "/private/x?y=z", "/robots.txt", "/a/b/" + strings.Repeat("c", 10_000)} {
 		agent := robotstxt.Agent{Tokens: []string{"ExampleBot", "Other"}}
 		if n := testing.AllocsPerRun(100, func() { rs.Select(agent).Match(target) }); n != 0 {
-			t.Errorf("%.40q: %v allocations", target, n)
+			t.Errorf("%.40q: %v allocations, want 0", target, n)
 		}
 	}
 }
 
-// TestRepeatedNamesCostNothing: a file that repeats the name of its crawler before every rule makes
-// the same rules as one that does not.
+// TestRepeatedNamesCostNothing checks that a file that repeats the name of its crawler before every
+// rule makes the same rules as one that does not.
 func TestRepeatedNamesCostNothing(t *testing.T) {
 	t.Parallel()
 	var once, repeated strings.Builder
@@ -54,11 +54,11 @@ func TestRepeatedNamesCostNothing(t *testing.T) {
 	}
 	a, b := robotstxt.Parse([]byte(once.String())), robotstxt.Parse([]byte(repeated.String()))
 	if a.Size() < b.Size()*8/10 {
-		t.Errorf("%d bytes with one line, %d bytes with many", a.Size(), b.Size())
+		t.Errorf("%d bytes with one line but %d bytes with many", a.Size(), b.Size())
 	}
 }
 
-// TestConcurrentUse is for the race detector: decisions share nothing but what does not change.
+// TestConcurrentUse is for the race detector: decisions share only immutable data.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	var data strings.Builder

@@ -18,34 +18,34 @@ func disagreement(rs *robotstxt.Ruleset, f *oracle.File, q question) error {
 	group := rs.Select(robotstxt.Agent{Tokens: q.tokens, IgnoreWildcard: q.ignoreWildcard})
 	got := group.Match(q.target)
 	if other := rs.ByHeads().Select(robotstxt.Agent{Tokens: q.tokens, IgnoreWildcard: q.ignoreWildcard}).Match(q.target); other != got {
-		return fmt.Errorf("%+v: got %+v, by the heads of the rules %+v", q, got, other)
+		return fmt.Errorf("%+v: got %+v, but %+v with an index of heads", q, got, other)
 	}
 	want := f.Check(q.tokens, q.ignoreWildcard, q.target)
 	if got.Allowed != want.Allowed || got.Rule != want.Rule || got.Line != want.Line {
 		return fmt.Errorf("%+v: got %+v, oracle %+v", q, got, want)
 	}
 	if (got.Group != "") != want.Found || got.Group != "" && (got.Group != "*") != want.Specific {
-		return fmt.Errorf("%+v: group %q, oracle found one: %v", q, got.Group, want.Found)
+		return fmt.Errorf("%+v: got group %q, but the oracle found one: %v", q, got.Group, want.Found)
 	}
 	rules := group.MatchRules(q.target)
 	if oracle.Canonical(q.target) == "/robots.txt" {
 		want = f.CheckRules(q.tokens, q.ignoreWildcard, q.target)
 	}
 	if rules.Allowed != want.Allowed || rules.Rule != want.Rule || rules.Line != want.Line {
-		return fmt.Errorf("%+v: by the rules alone %+v, oracle %+v", q, rules, want)
+		return fmt.Errorf("%+v: MatchRules = %+v, oracle %+v", q, rules, want)
 	}
 	gotPause, gotOK := group.CrawlDelay()
 	wantPause, wantOK := f.Delay(q.tokens, q.ignoreWildcard)
 	if gotPause != wantPause || gotOK != wantOK {
-		return fmt.Errorf("%+v: delay %v %v, oracle %v %v", q, gotPause, gotOK, wantPause, wantOK)
+		return fmt.Errorf("%+v: CrawlDelay = %v, %v, oracle %v, %v", q, gotPause, gotOK, wantPause, wantOK)
 	}
 	if group.Unrestricted() && !got.Allowed {
-		return fmt.Errorf("%+v: disallowed in an unrestricted group: %+v", q, got)
+		return fmt.Errorf("%+v: an unrestricted group disallows it: %+v", q, got)
 	}
 	return nil
 }
 
-// TestOracleAgreesOnRealFiles asks both engines the same questions about every file: a million over
+// TestOracleAgreesOnRealFiles asks both engines the same questions about every file: a million for
 // the whole corpus.
 func TestOracleAgreesOnRealFiles(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,8 @@ func TestOracleAgreesOnRealFiles(t *testing.T) {
 	t.Logf("%d questions about %d files", asked, len(files))
 }
 
-// TestOracleAgreesOnManyPatterns asks about files with many wildcards of few letters, whose
-// segments are found in parts all over the long targets.
+// TestOracleAgreesOnManyPatterns uses files with many wildcards and few different letters, whose
+// segments match in many places of long targets.
 func TestOracleAgreesOnManyPatterns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -93,7 +93,7 @@ func TestOracleAgreesOnManyPatterns(t *testing.T) {
 			return string(b)
 		}
 		text := word(200)
-		piece := func() string { // of the targets, so that segments of all lengths are found
+		piece := func() string { // part of a target, so that segments of all lengths match
 			i := rnd.IntN(len(text) - 20)
 			return text[i : i+rnd.IntN(20)]
 		}

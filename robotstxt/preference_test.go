@@ -65,7 +65,7 @@ func TestPreferencesThatApply(t *testing.T) {
 	}
 }
 
-// Of many lines the same apply. What applies is bounded.
+// Of many lines the same ones apply. The number that apply is limited.
 func TestPreferencesOfManyLines(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -77,7 +77,7 @@ func TestPreferencesOfManyLines(t *testing.T) {
 	usageOf := func(target string) (lines []int) {
 		all, cut := rs.Select(robotstxt.Agent{}).AppendPreferences(nil, target)
 		if !cut {
-			t.Errorf("%s: nobody is told that there are more than 32 signals", target)
+			t.Errorf("%s: AppendPreferences does not report that there are more than 32 lines", target)
 		}
 		for _, p := range all {
 			if p.Kind == robotstxt.ContentUsage {
@@ -96,16 +96,16 @@ func TestPreferencesOfManyLines(t *testing.T) {
 		t.Errorf("/x: got lines %d", got)
 	}
 	if got := len(applying(rs, "a", "/1/")); got != 2+32 {
-		t.Errorf("%d lines apply", got)
+		t.Errorf("%d lines apply, want 34", got)
 	}
 }
 
-// TestPreferencesDoNotAllocate, where none applies and the target is spelled as most are.
+// TestPreferencesDoNotAllocate checks a target in its usual spelling to which no line applies.
 func TestPreferencesDoNotAllocate(t *testing.T) {
 	rs := robotstxt.Parse([]byte("User-agent: *\nDisallow: /a\nUser-agent: b\nContent-Usage: train-ai=n\nContent-Signal: search=no\nAllow: /"))
 	g := rs.Select(robotstxt.Agent{Tokens: []string{"a"}})
 	if n := testing.AllocsPerRun(100, func() { g.AppendPreferences(nil, "/x?y=z") }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 0", n)
 	}
 }
 
@@ -131,12 +131,12 @@ func TestPattern(t *testing.T) {
 	}
 	for _, bad := range []string{"", "a", "a/*", "/" + strings.Repeat("a", 17_000)} {
 		if p, ok := robotstxt.ParsePattern(bad); ok || p.Match("/") {
-			t.Errorf("%.20q is a pattern", bad)
+			t.Errorf("ParsePattern accepts %.20q", bad)
 		}
 	}
 }
 
-// FuzzParsePattern checks that a Pattern matches what a Disallow line of its path does.
+// FuzzParsePattern checks that a Pattern matches the same targets as a Disallow line with its path.
 func FuzzParsePattern(f *testing.F) {
 	for _, seed := range [][2]string{{"/a*b$", "/axb"}, {"/%2A*", "/*"}, {"*$", "/"}, {"/?a:", "/?a%3A"}, {"/\u00e9", "/%c3%a9"}} {
 		f.Add(seed[0], seed[1])

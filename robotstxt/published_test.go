@@ -8,12 +8,12 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The examples of published descriptions of robots.txt: Google's specification
+// This file has the examples of published descriptions of robots.txt: Google's specification
 // (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec); its edition before RFC
 // 9309 ("Robots.txt Specifications"); its guide of 2012 ("Controlling Crawling and Indexing"); the
 // measurements in http://blog.semetrical.com/googles-secret-approach-to-robots-txt/; and the
-// article "State of robots.txt". If a copy of a text lost the cells of a table, they are taken from
-// the original.
+// article "State of robots.txt". If cells of a table are missing in a copy of a text, they are
+// taken from the original.
 
 // Google's specification: "In this example".
 func TestGoogle_Example(t *testing.T) {
@@ -56,13 +56,13 @@ func TestSemetrical_Examples(t *testing.T) {
 		{"top tip 1", file("Allow: /example.htm", "Disallow: /********htm"), "a", "/example.htm", "allow 2"},
 		{"the directive /*?$", file("Disallow: /", "Allow: /*?$"), "a", "/x?", "allow 3"},
 		{"the directive /*?$, negative", file("Disallow: /", "Allow: /*?$"), "a", "/x?y", "deny 2"},
-		// The two anomalies concern which of two equal rules is named: here the first.
+		// The two anomalies are about which of two equal rules is reported: here the first.
 		{"bonus: * beats $", file("Disallow: /example.htm$", "Disallow: /example.htm*"), "a", "/example.htm", "deny 2"},
 		{"bonus: fewer wildcards", file("Disallow: /*xample.htm", "Disallow: /****ple.htm"), "a", "/example.htm", "deny 2"},
 	})
 }
 
-// Semetrical: the lengths that it counts, each measured against an Allow of known length.
+// Semetrical: the lengths in its article, each compared with an Allow of known length.
 func TestSemetrical_Lengths(t *testing.T) {
 	t.Parallel()
 	for path, length := range map[string]int{"/example*": 9, "/example.htm$": 13, "/*htm$": 6, "/exam*": 6, "*/*example*htm": 14} {
@@ -195,7 +195,7 @@ func TestGoogleEarlier_PathMatches(t *testing.T) {
 }
 
 // Google's earlier specification: "Sample situations" of precedence. The one that it calls
-// undefined has been decided since: the longer rule.
+// undefined is now decided: the longer rule applies.
 func TestGoogleEarlier_Precedence(t *testing.T) {
 	t.Parallel()
 	file := func(allow, disallow string) string {

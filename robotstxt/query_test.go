@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// question is one crawler asking for one target.
+// question is a crawler's request for a target.
 type question struct {
 	tokens         []string
 	ignoreWildcard bool
@@ -17,7 +17,7 @@ func (q question) String() string {
 	return fmt.Sprintf("%q (wildcard ignored: %v) %q", q.tokens, q.ignoreWildcard, q.target)
 }
 
-// asker makes questions that aim at the edges of a file: at the names it lists and at the paths of
+// asker makes questions about the edge cases of a file: about the names it lists and the paths of
 // its rules, lengthened, shortened, filled in and spelt differently.
 type asker struct {
 	rnd   *rand.Rand
@@ -72,7 +72,7 @@ func (a *asker) token() string {
 	return name
 }
 
-// fillings stand for what a * may match.
+// fillings replace a *.
 var fillings = []string{"", "x", "/", "a/b", "?", "?a=b&", "index.html", "%2F", "%", "*", "$", "\u00e9", "aaaa"}
 
 // edges are put in front of, after and inside targets.
@@ -127,7 +127,7 @@ func (a *asker) mutate(t string) string {
 	return t
 }
 
-// respell escapes the byte at a place or resolves the escapes there.
+// respell escapes the byte at a position or decodes the escapes there.
 func respell(t string, at int) string {
 	if at >= len(t) {
 		return t

@@ -7,7 +7,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The tests in this file check the demands of RFC 9309. The tests in ext_test.go check the
+// The tests in this file check the requirements of RFC 9309. The tests in ext_test.go check the
 // behaviour beyond it. "Google" is
 // https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec.
 
@@ -34,8 +34,7 @@ func TestRFC9309_2_1_Groups(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2 and Google: lines end in CR, LF or CRLF and nothing else; the numbers must
-// be exact.
+// RFC 9309 section 2.2 and Google: only CR, LF or CRLF ends a line, and line numbers must be exact.
 func TestRFC9309_2_2_LineEnds(t *testing.T) {
 	t.Parallel()
 	checks := []check{
@@ -131,7 +130,7 @@ func TestRFC9309_2_2_1_ChoiceOfGroup(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2.2: a rule matches what begins with it, byte by byte, case-sensitive.
+// RFC 9309 section 2.2.2: a rule matches targets that begin with it, byte by byte, case-sensitive.
 func TestRFC9309_2_2_2_Prefix(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -161,8 +160,8 @@ func TestRFC9309_2_2_2_Prefix(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2.2: the longest rule decides, allow if two have the same length; of
-// equals the first is named.
+// RFC 9309 section 2.2.2: the longest rule decides; of rules with the same length, allow decides;
+// of equal rules, the first is reported.
 func TestRFC9309_2_2_2_Precedence(t *testing.T) {
 	t.Parallel()
 	file := func(rules ...string) string { return "User-agent: a\n" + strings.Join(rules, "\n") }
@@ -211,15 +210,15 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 	rs := robotstxt.Parse([]byte(file))
 	for _, target := range []string{"/robots.txt", "/robots%2Etxt", "/robots.txt#x"} {
 		if got := verdict(rs.Select(robotstxt.Agent{}).MatchRules(target)); got != "deny 3" {
-			t.Errorf("%s by the rules alone: %s", target, got)
+			t.Errorf("MatchRules(%s) = %s, want deny 3", target, got)
 		}
 	}
 	if m := (robotstxt.Group{}).MatchRules("/x"); m.Allowed {
-		t.Errorf("the zero Group: %+v", m)
+		t.Errorf("MatchRules of the zero Group = %+v, want not allowed", m)
 	}
 }
 
-// RFC 9309 section 2.2.2: values without path have no effect but to end the list of names.
+// RFC 9309 section 2.2.2: values without a path only end the list of names.
 func TestRFC9309_2_2_2_EmptyPath(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -366,7 +365,7 @@ func TestRFC9309_2_2_3_LiteralSpecials(t *testing.T) {
 }
 
 // RFC 9309 section 2.2.4: other lines must not interfere: they end no list of names and no group.
-// Google's grammar has them anywhere too.
+// Google's grammar also permits them anywhere.
 func TestRFC9309_2_2_4_OtherLines(t *testing.T) {
 	t.Parallel()
 	var checks []check
@@ -419,7 +418,7 @@ func TestRFC9309_2_3_Encoding(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.3.1.5: what can be parsed is used (and Google), as in an HTML page.
+// RFC 9309 section 2.3.1.5: what can be parsed is used (also by Google), even in an HTML page.
 func TestRFC9309_2_3_1_5_Garbage(t *testing.T) {
 	t.Parallel()
 	const page = "<!DOCTYPE html>\n<html><body><p>\nUser-agent: a\nDisallow: /x<br>\nDisallow: /y\n<b>Disallow: /z</b>\n</body></html>"

@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// TestProductToken has the default User-Agent of every client that was measured, the crawlers of
-// Google's guide of 2012, and others that crawl.
+// TestProductToken checks the default User-Agent of every measured client, the crawlers of Google's
+// guide of 2012, and other crawlers.
 func TestProductToken(t *testing.T) {
 	t.Parallel()
 	const chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0 Safari/537.36"
@@ -128,8 +128,8 @@ func TestProductToken(t *testing.T) {
 	}
 }
 
-// readUserAgents returns the rows of a table of User-Agents, whose first column is the product
-// token and whose last the field.
+// readUserAgents returns the rows of a table of User-Agents: the first column is the product token
+// and the last is the field.
 func readUserAgents(tb testing.TB, name string) (rows [][]string) {
 	tb.Helper()
 	table, err := os.ReadFile("testdata/useragents/" + name)
@@ -142,15 +142,14 @@ func readUserAgents(tb testing.TB, name string) (rows [][]string) {
 	return rows[1:]
 }
 
-// TestProductTokenOfKnownFields has what the documents of crawlers say that they send, and what
-// browsers, telephones, televisions, consoles and libraries send. The tables say where each was
-// found.
+// TestProductTokenOfKnownFields checks the fields that crawlers document, and those of browsers,
+// telephones, televisions, consoles and libraries. The tables give the source of each.
 func TestProductTokenOfKnownFields(t *testing.T) {
 	t.Parallel()
 	for name, least := range map[string]int{"crawlers.tsv": 130, "others.tsv": 100} {
 		rows := readUserAgents(t, name)
 		if len(rows) < least {
-			t.Errorf("%s: %d rows", name, len(rows))
+			t.Errorf("%s: %d rows, want more", name, len(rows))
 		}
 		for _, row := range rows {
 			want, field := row[0], row[len(row)-1]
@@ -161,14 +160,14 @@ func TestProductTokenOfKnownFields(t *testing.T) {
 	}
 }
 
-// TestProductTokenLimits has fields of crawlers whose documented name the rules do not find.
+// TestProductTokenLimits checks fields of crawlers whose documented name the rules do not find.
 func TestProductTokenLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ userAgent, documented, got string }{
 		{"Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "Slurp", "Yahoo"},
 		{"Mozilla/5.0 (Windows NT 6.1; WOW64) AppleWebKit/534+ (KHTML, like Gecko) BingPreview/1.0b", "BingPreview", ""},
-		// Retired with these telephones. A field could hide its first product if a comment after it
-		// counted more.
+		// These crawlers were retired with these telephones. If a comment after the first product
+		// counted more, a field could hide its first product.
 		{"DoCoMo/2.0 N905i(c100;TB;W24H16) (compatible; Googlebot-Mobile/2.1; +http://www.google.com/bot.html)", "Googlebot-Mobile", "DoCoMo"},
 		{"SAMSUNG-SGH-E250/1.0 Profile/MIDP-2.0 Configuration/CLDC-1.1 UP.Browser/6.2.3.3.c.1.101 (GUI) MMP/2.0 (compatible; Googlebot-Mobile/2.1; +http://www.google.com/bot.html)", "Googlebot-Mobile", "SAMSUNG-SGH-E250"},
 	} {
@@ -178,8 +177,8 @@ func TestProductTokenLimits(t *testing.T) {
 	}
 }
 
-// TestProducts has the fields of RFC 9110 section 10.1.5, of real clients (clients, table 1) and of
-// crawlers.
+// TestProducts checks the fields of RFC 9110 section 10.1.5, of real clients (clients, table 1) and
+// of crawlers.
 func TestProducts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -229,7 +228,7 @@ func TestProducts(t *testing.T) {
 		if got := slices.Collect(robotstxt.Products(c.userAgent)); !slices.Equal(got, c.want) {
 			t.Errorf("%q: got %q, want %q", c.userAgent, got, c.want)
 		}
-		for name := range robotstxt.Products(c.userAgent) { // the first alone
+		for name := range robotstxt.Products(c.userAgent) { // only the first
 			if name != c.want[0] {
 				t.Errorf("%q: got %q first", c.userAgent, name)
 			}
@@ -250,8 +249,8 @@ func TestIsProductName(t *testing.T) {
 	}
 }
 
-// TestProductTokenCost: a field is walked over once, without allocations, whatever it is made of. A
-// walk that took the square of these lengths would not end within the time of a test.
+// TestProductTokenCost checks that a field is read once, without allocations, whatever it contains.
+// Quadratic time for these lengths would exceed the test's timeout.
 func TestProductTokenCost(t *testing.T) {
 	const size = 1 << 20
 	for _, part := range []string{"(", ")", "()", "a", "a ", "a;", "a/1;", "(a/1;", "compatible;", "(compatible; a/1;", "; ", "bo", "a@", "://", "\xff"} {
@@ -270,13 +269,13 @@ func TestProductTokenCost(t *testing.T) {
 				for range robotstxt.Products(field) {
 				}
 			}); n > 0 {
-				t.Errorf("%q: %v allocations", field, n)
+				t.Errorf("%q: %v allocations, want 0", field, n)
 			}
 		}
 	}
 }
 
-// TestFamily checks the families of Google's crawlers, as docs/cli.md lists them.
+// TestFamily checks the families of Google's crawlers in docs/cli.md.
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	for token, want := range map[string]robotstxt.Agent{

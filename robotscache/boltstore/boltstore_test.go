@@ -74,7 +74,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// A text is in the file once, until its time is over after the last save of a record with it.
+// A text is kept once in the file, until it expires after the last save of a record with it.
 func TestStore_TextsGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestStore_TextsGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantCounts(t, s, 1, 3)
-		// The last good copy decides again under unreachable stale: it is used for as long as the
+		// The last good copy applies again in mode unreachable stale: it is used as long as
 		// failures are saved.
 		lost := storetest.Rules(a, "three", time.Now())
 		for range 90 {
@@ -115,19 +115,19 @@ func TestStore_TextsGo(t *testing.T) {
 		wantCounts(t, s, 1, 1)
 		history, err := s.History(t.Context(), fetch.Key{Origin: a})
 		if err != nil || len(history) != 2 || history[1].KeptUntil.Before(time.Now().Add(89*day)) {
-			t.Errorf("history %+v, %v", history, err)
+			t.Errorf("History = %+v, %v, want two versions with a kept text", history, err)
 		}
 		time.Sleep(time.Until(history[1].KeptUntil) + time.Minute)
 		s.Sweep()
-		wantCounts(t, s, 0, 0) // the record's time is over too
-		synctest.Wait()        // for the sweeper, which may be the one that has dropped them
+		wantCounts(t, s, 0, 0) // the record has expired too
+		synctest.Wait()        // for the sweeper, which may have dropped them
 		if over.Load() != 3 || early.Load() != 0 {
-			t.Errorf("%d texts went in time, %d early", over.Load(), early.Load())
+			t.Errorf("%d texts were dropped in time and %d early, want 3 and 0", over.Load(), early.Load())
 		}
 	})
 }
 
-// Beyond the bound the texts that were used least recently go first, and are counted.
+// Beyond the limit, the least recently used texts are dropped first, and counted.
 func TestStore_TextsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestStore_TextsAreBounded(t *testing.T) {
 				if isEarly {
 					early.Add(int64(n))
 				} else if n > 0 {
-					t.Errorf("%d texts went in time", n)
+					t.Errorf("%d texts were dropped in time, want 0", n)
 				}
 			},
 		})
@@ -151,37 +151,37 @@ func TestStore_TextsAreBounded(t *testing.T) {
 		for i := range 150 {
 			save(t, s, noise(i))
 			time.Sleep(time.Hour)
-			save(t, s, noise(0)) // in use all the time
+			save(t, s, noise(0)) // always in use
 		}
 		synctest.Wait()
-		// Each is a little longer than 1 KiB as it is stored.
+		// Each takes a little more than 1 KiB in the store.
 		_, texts, err := s.Counts()
 		if err != nil || texts < 90 || texts > 100 || int(early.Load()) != 150-texts {
-			t.Errorf("%d texts, %d went early, %v", texts, early.Load(), err)
+			t.Errorf("%d texts are left and %d were dropped early, error %v", texts, early.Load(), err)
 		}
 		for i := range 150 {
 			_, err := s.Load(t.Context(), fetch.Key{Origin: example(i)})
 			if kept := i == 0 || i > 150-texts; kept != (err == nil) || !kept && !errors.Is(err, robotscache.ErrNotFound) {
-				t.Errorf("record %d: %v", i, err)
+				t.Errorf("loading record %d: %v", i, err)
 			}
 		}
 		if h, err := s.History(t.Context(), fetch.Key{Origin: example(1)}); err != nil || len(h) != 1 || !h[0].KeptUntil.IsZero() {
-			t.Errorf("history of an origin whose text went: %+v, %v", h, err)
+			t.Errorf("history of an origin whose text was dropped: %+v, %v", h, err)
 		}
-		save(t, s, noise(1)) // fetched again
+		save(t, s, noise(1)) // as after another fetch
 		if h, err := s.History(t.Context(), fetch.Key{Origin: example(1)}); err != nil || len(h) != 1 || h[0].KeptUntil.IsZero() {
 			t.Errorf("history of an origin whose text came back: %+v, %v", h, err)
 		}
 		s.SetRetention(robotscache.Retention{Max: 10 << 10})
 		s.Sweep()
 		if _, texts, err := s.Counts(); err != nil || texts > 10 {
-			t.Errorf("%d texts with room for less than 10, %v", texts, err)
+			t.Errorf("%d texts are left with room for fewer than 10, error %v", texts, err)
 		}
 	})
 }
 
-// A full disk costs nothing that was there, is told to those who save, and is
-// overcome when there is room again.
+// A full disk does not damage what is stored, is reported by Save, and is overcome when there is
+// room again.
 func TestStore_DiskFull(t *testing.T) {
 	t.Parallel()
 	s := open(t, boltstore.Config{Path: filepath.Join(t.TempDir(), "db")})
@@ -195,10 +195,10 @@ func TestStore_DiskFull(t *testing.T) {
 	last.Body, last.SHA256 = noise, sha256.Sum256(noise)
 	for range 2 {
 		if err := s.Save(t.Context(), last); !errors.Is(err, robotscache.ErrUnavailable) {
-			t.Errorf("saving with a full disk: %v", err)
+			t.Errorf("saving with a full disk: got %v, want ErrUnavailable", err)
 		}
 		if _, err := s.Load(t.Context(), last.Key()); !errors.Is(err, robotscache.ErrNotFound) {
-			t.Errorf("loading a record that was not saved: %v", err)
+			t.Errorf("loading a record that was not saved: got %v, want ErrNotFound", err)
 		}
 		if got, err := s.Load(t.Context(), first.Key()); err != nil || !storetest.Equal(got, first) {
 			t.Errorf("loading %s: %v", first.Origin, err)
@@ -211,7 +211,7 @@ func TestStore_DiskFull(t *testing.T) {
 	}
 }
 
-// Records that nobody saves for the retention go, with their texts; others stay.
+// Records that are not saved for the retention are dropped with their texts; others stay.
 func TestStore_Retention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// SetMaxFile makes the disk full when the file has the given size; 0: no limit.
+// SetMaxFile makes the disk full when the file reaches the given size; 0 means no limit.
 func (s *Store) SetMaxFile(size int) {
 	_ = s.file.update(func(tx *bolt.Tx) error { // for the lock
 		tx.DB().MaxSize = size
@@ -22,7 +22,7 @@ func (s *Store) Counts() (origins, texts int, err error) {
 	return origins, texts, err
 }
 
-// Sweep is a pass over the file.
+// Sweep removes what has expired.
 func (s *Store) Sweep() {
 	for next := s.sweep(nil); next != nil; {
 		next = s.sweep(next)

@@ -39,8 +39,7 @@ func filled(tb testing.TB, path string, n int) []fetch.Record {
 	return all
 }
 
-// A file that is no store of ours, or not whole, is refused with its path, and left
-// as it is.
+// A file that is not one of our stores, or is damaged, is refused with its path and left unchanged.
 func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -122,21 +121,21 @@ func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 			s, err := boltstore.Open(boltstore.Config{Path: path})
 			if err == nil {
 				_ = s.Close()
-				t.Fatal("no error")
+				t.Fatal("Open gives no error")
 			}
 			if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %q, want the path and %q", err, test.want)
 			}
 			after, err := os.ReadFile(path)
 			if err != nil || !bytes.Equal(before, after) {
-				t.Errorf("the file was changed (%v)", err)
+				t.Errorf("Open changed the file (error %v)", err)
 			}
 		})
 	}
 }
 
-// TestOpen_MadeInPart: a gateway that is killed while it makes its store leaves one without
-// buckets, which the next start fills.
+// TestOpen_MadeInPart checks that a store without buckets, as a gateway leaves it that is killed
+// while it creates the store, is completed at the next start.
 func TestOpen_MadeInPart(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.db")
@@ -148,7 +147,7 @@ func TestOpen_MadeInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true}); err == nil {
-		t.Error("there is something to read")
+		t.Error("Open for reading gives no error for a file without buckets")
 	}
 	filled(t, path, 1)
 }
@@ -157,18 +156,18 @@ func TestOpen_NotAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if _, err := boltstore.Open(boltstore.Config{Path: dir}); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("a folder: %v", err)
+		t.Errorf("opening a folder: got %v, want an error with its path", err)
 	}
 	write(t, filepath.Join(dir, "file"), nil)
 	if _, err := boltstore.Open(boltstore.Config{Path: filepath.Join(dir, "file", "db")}); err == nil {
-		t.Error("a path through a file: no error")
+		t.Error("opening a path through a file gives no error")
 	}
 	if _, err := boltstore.Open(boltstore.Config{}); err == nil {
-		t.Error("no path: no error")
+		t.Error("opening without a path gives no error")
 	}
 }
 
-// One process has the file. Another is told so, after a short while.
+// Only one process may have the file open. Another gets an error after a short time.
 func TestOpen_Locked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.db")
@@ -176,14 +175,15 @@ func TestOpen_Locked(t *testing.T) {
 	save(t, s, storetest.Rules(example(1), "text", time.Now()))
 	_, err := boltstore.Open(boltstore.Config{Path: path, LockTimeout: 100 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "another process has it open") {
-		t.Errorf("error %v", err)
+		t.Errorf("Open of an open file: got %v, want an error that names the file and the reason", err)
 	}
 	if _, err := s.Load(t.Context(), fetch.Key{Origin: example(1)}); err != nil {
-		t.Errorf("the holder: %v", err)
+		t.Errorf("Load by the process that has the file open: %v", err)
 	}
 }
 
-// A file of 0.1.0, which has the former format, is read. A reader leaves it as it is, and a gateway gives it the present
+// A file of 0.1.0 has the former format and can be read. A reader leaves it unchanged; a gateway
+// converts it, so that 0.1.0 then refuses the file.
 // format, so that 0.1.0 refuses the file.
 func TestOpen_FormerFormat(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestOpen_FormerFormat(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Load(t.Context(), fetch.Key{Origin: example(0)}); err != nil {
-			t.Errorf("read only %t: %v", c.readOnly, err)
+			t.Errorf("read only %t: Load: %v", c.readOnly, err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestOpen_FormerFormat(t *testing.T) {
 	}
 }
 
-// The present format: it must be read for ever.
+// All later releases must be able to read the present format.
 func TestOpen_FormatIsPinned(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.db")
@@ -225,18 +225,18 @@ func TestOpen_FormatIsPinned(t *testing.T) {
 	defer db.Close()
 	err = db.View(func(tx *bolt.Tx) error {
 		if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, 4}) {
-			t.Errorf("format %x", got)
+			t.Errorf("format = %x, want 4", got)
 		}
 		item := tx.Bucket([]byte("origins")).Get([]byte("https://n0.example"))
 		sum := binary.BigEndian.AppendUint32(nil, crc32.Checksum(item[:len(item)-4], crc32.MakeTable(crc32.Castagnoli)))
 		if !bytes.HasPrefix(item[8:], []byte(`{"record":{"origin":"https://n0.example","state":"rules","status":200,"sha256":"`)) ||
 			!bytes.Contains(item, []byte(`,"history":[{"state":"rules","status":200,"sha256":"`)) || !bytes.HasSuffix(item, sum) {
-			t.Errorf("item %q", item)
+			t.Errorf("item %q has an unexpected form", item)
 		}
 		key, text := tx.Bucket([]byte("texts")).Cursor().First()
 		const want = "User-agent: *\nDisallow: /0\n"
 		if len(key) != 32 || text[0] != 0 || !bytes.HasPrefix(text[9:], []byte("\x28\xb5\x2f\xfd")) || !bytes.HasSuffix(text, []byte(want)) {
-			t.Errorf("text %x: %q", key, text)
+			t.Errorf("text %x has an unexpected form: %q", key, text)
 		}
 		size := tx.Bucket([]byte("uses")).Get(append(bytes.Clone(text[1:9]), key...))
 		stored := tx.Bucket([]byte("crawlgate")).Get([]byte("octets"))
@@ -250,8 +250,8 @@ func TestOpen_FormatIsPinned(t *testing.T) {
 	}
 }
 
-// Damage anywhere in the file gives an error, or no record, or the right record;
-// never another one, and never a crash.
+// With damage anywhere in the file, the store gives an error, no record or the right record, but
+// never a wrong one, and does not crash.
 func TestStore_Damage(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.db")
@@ -280,7 +280,7 @@ func TestStore_Damage(t *testing.T) {
 			case err != nil:
 				lost++
 			case !storetest.Equal(got, r):
-				t.Fatalf("round %d: a wrong record: %+v", round, got)
+				t.Fatalf("round %d: loaded a wrong record %+v", round, got)
 			}
 		}
 		_, _ = s.List(t.Context(), "", 0)
@@ -288,11 +288,11 @@ func TestStore_Damage(t *testing.T) {
 		_ = s.Close()
 	}
 	if opened == 0 || lost == 0 {
-		t.Errorf("%d damaged files opened, %d records lost: the test shows nothing", opened, lost)
+		t.Errorf("%d damaged files were opened and %d records were lost, want some of both", opened, lost)
 	}
 }
 
-// A file that somebody cuts while it is open does not take the gateway with it.
+// Truncating the open file does not crash the gateway.
 func TestStore_CutWhileOpen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.db")
@@ -304,12 +304,12 @@ func TestStore_CutWhileOpen(t *testing.T) {
 		if _, err := s.Load(t.Context(), r.Key()); err != nil {
 			failed++
 			if !errors.Is(err, robotscache.ErrCorrupt) || !strings.Contains(err.Error(), path) {
-				t.Fatalf("error %v", err)
+				t.Fatalf("got %v, want ErrCorrupt with the path", err)
 			}
 		}
 	}
 	if failed == 0 {
-		t.Error("the cut was not noticed")
+		t.Error("no call reported the truncated file")
 	}
 }
 
@@ -320,7 +320,7 @@ func write(tb testing.TB, path string, data []byte) {
 	}
 }
 
-// used returns how much of the file is in use: bbolt makes it longer in advance.
+// used returns how much of the file is in use: bbolt allocates more in advance.
 func used(tb testing.TB, path string) int64 {
 	tb.Helper()
 	var n int64

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
-// noSite is a [robotscache.Fetcher] that fails, and says whether it was asked.
+// noSite is a [robotscache.Fetcher] that fails and records whether it was called.
 type noSite struct{ asked atomic.Bool }
 
 func (s *noSite) Fetch(context.Context, fetch.Key, fetch.Gate) fetch.Outcome {
@@ -23,8 +23,8 @@ func (s *noSite) Fetch(context.Context, fetch.Key, fetch.Gate) fetch.Outcome {
 	return fetch.Outcome{Cause: fetch.CauseConnect}
 }
 
-// TestOpen_FirstRelease: the rules that release 0.1.0 fetched decide without a fetch for as long as they are fresh, and a year
-// later beside a site that is gone.
+// TestOpen_FirstRelease checks that rules that release 0.1.0 fetched are used without a fetch while
+// they are fresh, and a year later if the site is gone.
 func TestOpen_FirstRelease(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../testdata/upgrade-0.1.0/file/caddy/crawlgate/robots.db")
@@ -36,7 +36,7 @@ func TestOpen_FirstRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC))) // they were fetched on the day before
+		time.Sleep(time.Until(time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC))) // they were fetched the day before
 		sites := new(noSite)
 		c, err := robotscache.New(robotscache.Config{
 			Store: open(t, boltstore.Config{Path: path, Retention: robotscache.Retention{For: 1000 * day}}), Fetcher: sites,

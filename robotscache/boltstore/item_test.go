@@ -11,9 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// FuzzItem checks that no bytes in the file make reading an origin or a text panic, that damage
-// is reported, and that a value read is written again with the same bytes. Package storecodec
-// tests the decoding itself.
+// FuzzItem checks that reading an origin or a text does not panic for any bytes in the file, that
+// damage is reported, and that a value that was read is written with the same bytes. Package
+// storecodec tests the decoding itself.
 func FuzzItem(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0).UTC()
 	r := fetch.Policy{}.Next(fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}},
@@ -23,7 +23,7 @@ func FuzzItem(f *testing.F) {
 		f.Fatal(err)
 	}
 	if savedBefore(value, now) || !savedBefore(value, now.Add(time.Second)) {
-		f.Fatalf("the time of the save in %x", value)
+		f.Fatalf("savedBefore reads a wrong time from %x", value)
 	}
 	f.Add(value)
 	f.Add(value[:len(value)/2])
@@ -38,12 +38,12 @@ func FuzzItem(f *testing.F) {
 		v, err := decodeTextValue(value)
 		if err != nil {
 			if !errors.Is(err, robotscache.ErrCorrupt) {
-				t.Fatalf("a text: %v", err)
+				t.Fatalf("decoding a text: got %v, want ErrCorrupt", err)
 			}
 			return
 		}
 		if again, err := decodeTextValue(v.encode()); err != nil || again.used != v.used || !bytes.Equal(again.data, v.data) {
-			t.Fatalf("a text became %+v, %v", again, err)
+			t.Fatalf("a text is read again as %+v, %v", again, err)
 		}
 	})
 }

@@ -18,20 +18,20 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
-// Environment of a child of TestStore_SurvivesKill: the file, and the number of
-// the first record to save.
+// Environment variables for a child of TestStore_SurvivesKill: the file and the number of the first
+// record to save.
 const (
 	childPath = "BOLTSTORE_TEST_CHILD_PATH"
 	childFrom = "BOLTSTORE_TEST_CHILD_FROM"
-	// killRounds sets the number of kills, for a long run.
+	// killRounds is the variable with the number of kills, for a long run.
 	killRounds = "CRAWLGATE_KILL_ROUNDS"
 )
 
-// batch is how many records a child saves in one call.
+// batch is the number of records per save.
 const batch = 17
 
-// written returns the record with the given number: a hundred origins take turns,
-// so that records, histories and shared texts change all the time.
+// written returns the record with the given number: a hundred origins alternate, so that records,
+// histories and shared texts keep changing.
 func written(n int) fetch.Record {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Minute)
 	text := fmt.Sprintf("# %d\n%s", n/7, strings.Repeat("Disallow: /x\n", n%400))
@@ -70,8 +70,8 @@ func childMain() bool {
 	}
 }
 
-// Whenever the process is killed, the file opens and holds every record that was
-// acknowledged, and of the call after it all or none.
+// Whenever the process is killed, the file can be opened and has every acknowledged record, and all
+// or none of the call after it.
 func TestStore_SurvivesKill(t *testing.T) {
 	t.Parallel()
 	rounds := 12
@@ -88,11 +88,11 @@ func TestStore_SurvivesKill(t *testing.T) {
 		acknowledged := killedChild(t, path, next, time.Duration(rnd.Int64N(int64(300*time.Millisecond))))
 		s, err := boltstore.Open(boltstore.Config{Path: path})
 		if err != nil {
-			t.Fatalf("round %d: %v", round, err)
+			t.Fatalf("round %d: opening the file: %v", round, err)
 		}
 		last := lastWritten(t, s)
 		if last != acknowledged && last != acknowledged+batch {
-			t.Errorf("round %d: %d was acknowledged, %d is the last in the file", round, acknowledged, last)
+			t.Errorf("round %d: %d was acknowledged, but %d is the last in the file", round, acknowledged, last)
 		}
 		verify(t, s, last)
 		if err := s.Close(); err != nil {
@@ -103,8 +103,7 @@ func TestStore_SurvivesKill(t *testing.T) {
 	t.Logf("%d kills, %d records written", rounds, next)
 }
 
-// killedChild starts a child, kills it, and returns the last number that it had an
-// acknowledgement for.
+// killedChild starts a child, kills it, and returns the last acknowledged number.
 func killedChild(t *testing.T, path string, from int, after time.Duration) (acknowledged int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -116,7 +115,7 @@ func killedChild(t *testing.T, path string, from int, after time.Duration) (ackn
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // a child that hangs
+	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // ends a child that hangs
 	defer timer.Stop()
 	acknowledged = from - 1
 	lines := bufio.NewScanner(out)
@@ -131,10 +130,10 @@ func killedChild(t *testing.T, path string, from int, after time.Duration) (ackn
 				t.Error(err)
 			}
 		default:
-			t.Errorf("the child says: %s", lines.Text())
+			t.Errorf("unexpected output of the child: %s", lines.Text())
 		}
 	}
-	_ = cmd.Wait() // killed
+	_ = cmd.Wait()
 	return acknowledged
 }
 
@@ -153,22 +152,22 @@ func lastWritten(t *testing.T, s *boltstore.Store) int {
 	return last
 }
 
-// verify checks the content of the file after the given last write.
+// verify checks the content of the file after the given last save.
 func verify(t *testing.T, s *boltstore.Store, last int) {
 	t.Helper()
 	for n := max(last-99, 0); n <= last; n++ {
 		want := written(n)
 		got, err := s.Load(t.Context(), want.Key())
 		if err != nil || !storetest.Equal(got, want) {
-			t.Fatalf("record %d of %d: %+v, %v", n, last, got, err)
+			t.Fatalf("record %d of %d = %+v, %v", n, last, got, err)
 		}
 		history, err := s.History(t.Context(), want.Key())
 		if err != nil || len(history) == 0 || history[0].SHA256 != want.SHA256 {
-			t.Fatalf("history at %d: %+v, %v", n, history, err)
+			t.Fatalf("history of record %d = %+v, %v", n, history, err)
 		}
 		for _, v := range history {
 			if _, err := s.Body(t.Context(), v.SHA256); err != nil {
-				t.Fatalf("text of a version at %d: %v", n, err)
+				t.Fatalf("text of a version of record %d: %v", n, err)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
-// TestReader reads what a store has kept, and leaves the file as it is.
+// TestReader reads the content of a store and checks that the file does not change.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.db")
@@ -31,7 +31,7 @@ func TestReader(t *testing.T) {
 	_, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true, LockTimeout: 10 * time.Millisecond})
 	holder := fmt.Sprintf("another process has it open: process %d ", os.Getpid())
 	if !errors.Is(err, boltstore.ErrLocked) || runtime.GOOS == "linux" && !strings.Contains(err.Error(), holder) {
-		t.Errorf("while the store is open: %v", err)
+		t.Errorf("opening the file while the store is open: got %v, want ErrLocked", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var readers [2]*boltstore.Store // several may read at once
+	var readers [2]*boltstore.Store // several readers may have it open
 	for i := range readers {
 		r, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true})
 		if err != nil {
@@ -48,14 +48,14 @@ func TestReader(t *testing.T) {
 		}
 		readers[i] = r
 		if got, err := r.Body(t.Context(), sha256.Sum256(text)); err != nil || !bytes.Equal(got, text) {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("Body = %q, %v", got, err)
 		}
 		if _, err := r.Body(t.Context(), [32]byte{1}); !errors.Is(err, robotscache.ErrNotFound) {
-			t.Errorf("a text that is not there: %v", err)
+			t.Errorf("Body of a missing text: got %v, want ErrNotFound", err)
 		}
 	}
 	if err := readers[0].Delete(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrUnavailable) {
-		t.Errorf("deleting from a file that is only read: %v", err)
+		t.Errorf("Delete of a reader: got %v, want ErrUnavailable", err)
 	}
 	for _, r := range readers {
 		if err := r.Close(); err != nil {
@@ -63,24 +63,24 @@ func TestReader(t *testing.T) {
 		}
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("the file was changed, %v", err)
+		t.Errorf("the reader changed the file (error %v)", err)
 	}
 }
 
-// TestReaderRefuses checks that a reader refuses a file that is no store, and creates
-// none.
+// TestReaderRefuses checks that a reader refuses a file that is not a store, and does not create a
+// file.
 func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing.db")
 	if _, err := boltstore.Open(boltstore.Config{Path: missing, ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("opening a missing file: got %v, want fs.ErrNotExist", err)
 	}
 	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("a file was made")
+		t.Error("the reader created a file")
 	}
 	if _, err := boltstore.Open(boltstore.Config{Path: dir, ReadOnly: true}); err == nil {
-		t.Error("a folder was opened")
+		t.Error("Open accepts a folder")
 	}
 	foreign, torn := filepath.Join(dir, "foreign.db"), filepath.Join(dir, "torn.db")
 	db, err := bolt.Open(foreign, 0o600, nil)
@@ -89,13 +89,13 @@ func TestReaderRefuses(t *testing.T) {
 	}
 	for _, path := range []string{foreign, torn} {
 		if _, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true}); err == nil {
-			t.Errorf("%s was opened", path)
+			t.Errorf("Open accepts %s, which is not a store", path)
 		}
 	}
 	old := filepath.Join(dir, "newer.db")
 	filled(t, old, 1)
 	change(t, old, func(tx *bolt.Tx) error { return setFormat(tx, 5) })
 	if _, err := boltstore.Open(boltstore.Config{Path: old, ReadOnly: true}); err == nil {
-		t.Error("a file of a later release was opened")
+		t.Error("Open accepts a file of a later release")
 	}
 }

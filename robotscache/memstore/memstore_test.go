@@ -26,7 +26,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// The record that was used least recently goes first, and the bound holds.
+// The least recently used record is dropped first, and the limit is kept.
 func TestStore_Bounded(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -43,7 +43,7 @@ func TestStore_Bounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Load(t.Context(), fetch.Key{Origin: kept}); err != nil {
-			t.Fatalf("after %d others: %v", i, err)
+			t.Fatalf("loading a used record after %d others: %v", i, err)
 		}
 	}
 	records, err := s.List(t.Context(), "", 0)
@@ -51,13 +51,13 @@ func TestStore_Bounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(records); n < size/8000 || n > size/5000 {
-		t.Errorf("%d records of 5 kB in 1 MiB", n)
+		t.Errorf("%d records of 5 kB are kept in 1 MiB", n)
 	}
 	if _, err := s.Load(t.Context(), fetch.Key{Origin: storetest.Origin(t, "https://n0.example")}); !errors.Is(err, robotscache.ErrNotFound) {
-		t.Errorf("the oldest: %v", err)
+		t.Errorf("loading the oldest record: got %v, want ErrNotFound", err)
 	}
 	first := storetest.Rules(kept, fmt.Sprintf("0 %s", strings.Repeat("x", 5000)), now)
 	if _, err := s.Body(t.Context(), first.SHA256); !errors.Is(err, robotscache.ErrNotFound) {
-		t.Errorf("the oldest body: %v", err)
+		t.Errorf("reading the oldest body: got %v, want ErrNotFound", err)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
-// TestStore_Cluster: the store keeps its promises in a cluster, whose scripts take keys of one slot
-// only, and no node has much more than its share of keys and calls.
+// TestStore_Cluster checks that the store works in a cluster, where scripts may only use keys of
+// one slot, and that no node has much more than its share of keys and calls.
 func TestStore_Cluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
@@ -63,12 +63,12 @@ func TestStore_Cluster(t *testing.T) {
 		mean := float64(sum[j]) / float64(len(nodes))
 		t.Logf("the busiest node has %.3f of the mean of %d %s", float64(most[j])/mean, sum[j], what)
 		if sum[j] < origins || float64(most[j]) > 1.3*mean {
-			t.Errorf("%s: a node has %d of %d", what, most[j], sum[j])
+			t.Errorf("%s: one node has %d of %d, want its share", what, most[j], sum[j])
 		}
 	}
 }
 
-// load returns how many keys a server has, and how many scripts it has run.
+// load returns the number of keys of a server, and the number of scripts that it has run.
 func load(tb testing.TB, s *redistest.Server) [2]int {
 	tb.Helper()
 	keys, err := strconv.Atoi(strings.Trim(s.Say("DBSIZE"), ":\r\n"))
@@ -81,8 +81,8 @@ func load(tb testing.TB, s *redistest.Server) [2]int {
 	return [2]int{keys, scripts}
 }
 
-// TestSpread: of the records of a million origins, and of their texts, no node of a cluster has more
-// than 1.3 times the mean, if each node has as many slots.
+// TestSpread checks that with records of a million origins and their texts, no node of a cluster
+// has more than 1.3 times the mean, if each node has the same number of slots.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	const origins = 1_000_000
@@ -101,14 +101,15 @@ func TestSpread(t *testing.T) {
 			share := float64(slices.Max(counts)) * float64(nodes) / origins
 			t.Logf("%s: the busiest of %d nodes has %.3f of the mean", what, nodes, share)
 			if share > 1.3 {
-				t.Errorf("%s: the busiest of %d nodes has %.3f of the mean", what, nodes, share)
+				t.Errorf("%s: the busiest of %d nodes has %.3f of the mean, want at most 1.3", what, nodes, share)
 			}
 		}
 	}
 }
 
-// TestKeys: a record, its history, its lease and its place in the index have the tag of its bucket,
-// which TestSpread knows. Names of keys stay, or an upgrade would fetch each robots.txt again.
+// TestKeys checks that a record, its history, its lease and its place in the index have the tag of
+// their bucket, which TestSpread uses. Names of keys must not change, or an upgrade would fetch
+// each robots.txt again.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -138,7 +139,7 @@ func TestKeys(t *testing.T) {
 }
 
 // TestFormer checks that values of the former format are read until a new value is saved. The store
-// never writes that format, and a purge deletes it too.
+// never writes that format, and a purge also deletes it.
 func TestFormer(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -150,10 +151,10 @@ func TestFormer(t *testing.T) {
 	if err := other.Save(t.Context(), first, r); err != nil {
 		t.Fatal(err)
 	}
-	// The values are the same, so these are what an older gateway has saved.
+	// The values are the same, so these are what an older gateway saves.
 	keys, err := srv.do(t, c.B().Keys().Pattern("other:*").Build()).AsStrSlice()
 	if err != nil || len(keys) != 6 {
-		t.Fatalf("%q, %v", keys, err)
+		t.Fatalf("keys = %q, %v, want 6", keys, err)
 	}
 	for _, key := range keys {
 		_, name, _ := strings.Cut(strings.TrimPrefix(key, "other:robots:3:"), "}:")
@@ -174,12 +175,12 @@ func TestFormer(t *testing.T) {
 		for i, v := range got {
 			text, err := st.Body(t.Context(), v.SHA256)
 			if err != nil || string(text) != string(want[i].Body) || v.KeptUntil.Before(now) {
-				t.Errorf("version %d: %+v, %q, %v", i, v, text, err)
+				t.Errorf("version %d = %+v with text %q, %v", i, v, text, err)
 			}
 		}
 	}
 	if got, err := st.Load(t.Context(), r.Key()); err != nil || !storetest.Equal(got, r) {
-		t.Errorf("loaded %+v, %v", got, err)
+		t.Errorf("Load = %+v, %v", got, err)
 	}
 	history(r, first)
 	if list, err := st.List(t.Context(), "", 0); err != nil || len(list) != 1 || list[0].Key() != r.Key() {
@@ -192,24 +193,24 @@ func TestFormer(t *testing.T) {
 	}
 	history(third, again, first)
 	if got, err := st.Load(t.Context(), r.Key()); err != nil || !storetest.Equal(got, third) {
-		t.Errorf("loaded %+v, %v", got, err)
+		t.Errorf("Load = %+v, %v", got, err)
 	}
 	if n, err := srv.do(t, c.B().Llen().Key("{acme}:robots:2:h:"+r.Key().String()).Build()).AsInt64(); n != 2 || err != nil {
-		t.Errorf("the history of before has %d versions, %v", n, err)
+		t.Errorf("the former history has %d versions, %v, want 2", n, err)
 	}
 	if err := st.Delete(t.Context(), r.Key()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := st.Load(t.Context(), r.Key()); !errors.Is(err, robotscache.ErrNotFound) {
-		t.Errorf("after Delete: %+v, %v", got, err)
+		t.Errorf("Load after Delete = %+v, %v", got, err)
 	}
 	if list, err := st.List(t.Context(), "", 0); err != nil || len(list) != 0 {
-		t.Errorf("after Delete: listed %+v, %v", list, err)
+		t.Errorf("List after Delete = %+v, %v", list, err)
 	}
 }
 
-// TestStore_Rights checks that the rights in docs/fleet.md are enough for the user of the store.
-// Without rights to the keys of the former format, the store takes them for empty.
+// TestStore_Rights checks that the rights in docs/fleet.md suffice for the user of the store.
+// Without rights to keys of the former format, the store treats them as missing.
 func TestStore_Rights(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t, "--databases", "64")

@@ -11,5 +11,5 @@ func (s *Store) SetLifetimes(d time.Duration) {
 	s.times.Store(&lifetimes{d, d})
 }
 
-// LinkState returns what the link knows.
+// LinkState returns the state of the link.
 func (s *Store) LinkState() link.State { return s.link.State() }

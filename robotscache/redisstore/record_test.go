@@ -13,9 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// FuzzRecordValue checks that no bytes in Redis make reading a record panic, that a damaged record
-// is an error, and that a record keeps the time of its attempt when it is written again, by which
-// gateways tell which record is newer. Half of the inputs get a right checksum.
+// FuzzRecordValue checks that reading a record of any bytes in Redis does not panic, that a damaged
+// record is an error, and that a record keeps the time of its attempt when it is written again, by
+// which gateways determine which record is newer. Half of the inputs get a correct checksum.
 func FuzzRecordValue(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0).UTC()
 	o := origin.Origin{Scheme: "https", Host: "example.com", Port: 443}
@@ -44,15 +44,15 @@ func FuzzRecordValue(f *testing.F) {
 		}
 		again, err := encodeRecord(r)
 		if err != nil {
-			return // attempted beyond the year 2286, by a clock that is wrong
+			return // attempted after the year 2286, by a wrong clock
 		}
 		order := again[:orderDigits]
 		if bytes.ContainsFunc(order, func(c rune) bool { return c < '0' || c > '9' }) {
-			t.Fatalf("the time of the attempt is %q", order)
+			t.Fatalf("the time of the attempt is %q, want digits", order)
 		}
 		next, err := decodeRecord(again)
 		if err != nil || !next.FetchedAt.Equal(r.FetchedAt) || next.Origin != r.Origin || next.State != r.State {
-			t.Fatalf("%+v became %+v, %v", r, next, err)
+			t.Fatalf("%+v is read again as %+v, %v", r, next, err)
 		}
 	})
 }

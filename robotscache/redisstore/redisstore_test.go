@@ -30,12 +30,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A client of rueidis that is closed while it waits to look at the topology again sleeps
-	// on, for a second at most.
+	// A rueidis client that is closed while it waits to refresh the topology sleeps on for up to a
+	// second.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
-// server is a redis-server of the test's own.
+// server is a redis-server that belongs to the test.
 type server struct {
 	port int
 	dir  string
@@ -43,7 +43,7 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// startServer starts one on a free port, with its files in a folder of the test.
+// startServer starts a server on a free port, with its files in a temporary folder.
 func startServer(tb testing.TB, args ...string) *server {
 	tb.Helper()
 	path := redistest.Program(tb)
@@ -53,8 +53,8 @@ func startServer(tb testing.TB, args ...string) *server {
 	return s
 }
 
-// freePort returns a port that nobody listens on, from below those that the kernel
-// gives to connections: it must still be free when the server is started again.
+// freePort returns a free port below those that the kernel assigns to connections: it must still be
+// free when the server is restarted.
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	for range 100 {
@@ -68,7 +68,7 @@ func freePort(tb testing.TB) int {
 		}
 		return port
 	}
-	tb.Fatal("no free port")
+	tb.Fatal("found no free port")
 	return 0
 }
 
@@ -94,7 +94,7 @@ func (s *server) start(tb testing.TB, path string) {
 func (s *server) stop(tb testing.TB) {
 	tb.Helper()
 	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait() // killed
+	_ = s.cmd.Wait()
 }
 
 func (s *server) options() rueidis.ClientOption {
@@ -105,7 +105,7 @@ func (s *server) options() rueidis.ClientOption {
 	}
 }
 
-// client returns a plain client, to look at what the store did.
+// client returns a plain client, to inspect what the store did.
 func (s *server) client(tb testing.TB) rueidis.Client {
 	tb.Helper()
 	c, err := rueidis.NewClient(s.options())
@@ -116,7 +116,7 @@ func (s *server) client(tb testing.TB) rueidis.Client {
 	return c
 }
 
-// do makes a call in the database that the stores of the tests have.
+// do makes a call in the database of the tests' stores.
 func (s *server) do(tb testing.TB, cmd rueidis.Completed) rueidis.RedisResult {
 	tb.Helper()
 	c := s.client(tb)
@@ -148,12 +148,12 @@ func open(tb testing.TB, cfg config) *redisstore.Store {
 	return st
 }
 
-// eventually waits for what another process does.
+// eventually waits for an effect of another process.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("not within a minute: %s", what)
+			tb.Fatalf("did not happen within a minute: %s", what)
 		}
 	}
 }
@@ -182,8 +182,8 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// Of two gateways that fetched at the same time, the later attempt stays, but not
-// one that a wrong clock has dated.
+// If two gateways fetch at the same time, the later attempt is kept, unless its time comes from a
+// wrong clock.
 func TestSave_LaterAttemptWins(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -208,7 +208,7 @@ func TestSave_LaterAttemptWins(t *testing.T) {
 	save(a, newer)
 	save(b, older)
 	want(newer)
-	// A failure after it is later, though the answer that holds is the same.
+	// A failure after it is later, although the answer in use is the same.
 	failed := storetest.Fail(newer, now.Add(time.Second))
 	save(b, failed)
 	save(a, newer)
@@ -221,7 +221,7 @@ func TestSave_LaterAttemptWins(t *testing.T) {
 	want(newer)
 }
 
-// Everything in the server expires, and no key is left in the sets for ever.
+// Every key in the server expires, and the sets do not keep a member for ever.
 func TestStore_Retention(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -230,7 +230,7 @@ func TestStore_Retention(t *testing.T) {
 	do := func(cmd rueidis.Completed) rueidis.RedisResult { t.Helper(); return srv.do(t, cmd) }
 	keep := robotscache.Retention{For: 30 * 24 * time.Hour}
 	long := srv.open(t, config{Prefix: prefix, Config: redisstore.Config{Retention: keep, Timeout: 5 * time.Second}})
-	// They are in one bucket, as the test of the sets wants.
+	// They are in one bucket, as the test of the sets needs.
 	inBucket := func(i int) origin.Origin { return example([]int{24, 83, 201, 400}[i]) }
 	for i := range 3 {
 		if err := long.Save(t.Context(), storetest.Rules(inBucket(i), fmt.Sprint(i), time.Now())); err != nil {
@@ -239,7 +239,7 @@ func TestStore_Retention(t *testing.T) {
 	}
 	keys, err := do(c.B().Keys().Pattern("*").Build()).AsStrSlice()
 	if err != nil || len(keys) != 3*3+2 {
-		t.Fatalf("keys %q, %v", keys, err)
+		t.Fatalf("keys = %q, %v, want 11", keys, err)
 	}
 	for _, key := range keys {
 		ttl, err := do(c.B().Pttl().Key(key).Build()).AsInt64()
@@ -256,7 +256,7 @@ func TestStore_Retention(t *testing.T) {
 		}
 	}
 
-	// A second of retention: records go, and the sets follow with the next saves.
+	// With a second of retention, records are removed, and members of the sets with the next saves.
 	short := srv.open(t, config{Prefix: prefix, Config: redisstore.Config{Timeout: 5 * time.Second}})
 	short.SetLifetimes(time.Second)
 	for i := range 3 {
@@ -273,17 +273,16 @@ func TestStore_Retention(t *testing.T) {
 		return err == nil && err2 == nil && n == 1 && m == 1
 	})
 	if _, err := short.Load(t.Context(), fetch.Key{Origin: inBucket(1)}); !errors.Is(err, robotscache.ErrNotFound) {
-		t.Errorf("an expired record: %v", err)
+		t.Errorf("loading an expired record: got %v, want ErrNotFound", err)
 	}
 	if records, err := short.List(t.Context(), "", 0); err != nil || len(records) != 1 {
-		t.Errorf("listed %+v, %v", records, err)
+		t.Errorf("List = %+v, %v, want one record", records, err)
 	}
 }
 
-// A text that the server has changed is an error. One that it has dropped is no empty text: the
-// record is as good as none.
-// TestStore_Fleets: fleets on one server have records and leases of their own, told apart by the database or by
-// the prefix.
+// A text that the server has changed is an error. A text that it has dropped is not an empty text:
+// the record counts as missing. TestStore_Fleets: fleets on one server have records and leases of
+// their own, told apart by the database or by the prefix.
 func TestStore_Fleets(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -336,7 +335,7 @@ func TestLoad_TextIsMissing(t *testing.T) {
 	}
 }
 
-// While the server is away calls fail at once, and when it is back they work.
+// While the server is unreachable, calls fail at once, and when it is back they succeed.
 func TestStore_ServerGone(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -351,13 +350,13 @@ func TestStore_ServerGone(t *testing.T) {
 	wantBack(t, st, r)
 }
 
-// A server that takes connections and does not answer is as good as gone.
+// A server that accepts connections and does not answer counts as unreachable.
 func TestStore_ServerHangs(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	st := srv.open(t, config{Config: redisstore.Config{Timeout: 200 * time.Millisecond}})
 	r := storetest.Rules(example(1), "text", time.Now())
-	// So short a timeout may pass on a busy machine too.
+	// On a busy machine, such a short timeout may also expire.
 	eventually(t, "the record is saved", func() bool { return st.Save(t.Context(), r) == nil })
 	if err := srv.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -369,14 +368,14 @@ func TestStore_ServerHangs(t *testing.T) {
 	wantBack(t, st, r)
 }
 
-// A server that stops for a while, as happens on a busy machine, does not count as unreachable. A
-// lease that it gave while its answer was lost belongs to the caller.
+// A server that stops for a while, as happens on a busy machine, does not count as unreachable. The
+// caller holds a lease even if its answer was lost at first.
 func TestLease_SlowServer(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	st := srv.open(t, config{Config: redisstore.Config{Timeout: 10 * time.Second}})
 	if _, err := st.Load(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrNotFound) {
-		t.Fatal(err) // there is a connection now
+		t.Fatal(err) // now there is a connection
 	}
 	impatient := srv.open(t, config{Config: redisstore.Config{Timeout: 5 * time.Second}})
 	if _, err := impatient.Load(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrNotFound) {
@@ -388,18 +387,19 @@ func TestLease_SlowServer(t *testing.T) {
 	time.AfterFunc(6*time.Second, func() { _ = srv.cmd.Process.Signal(syscall.SIGCONT) })
 	lease, acquired, err := impatient.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Minute)
 	if err != nil || !acquired {
-		t.Fatalf("lease: %v, %v", acquired, err)
+		t.Fatalf("Lease = %v, %v", acquired, err)
 	}
 	if _, other, err := st.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Minute); other || err != nil {
-		t.Errorf("another gateway's lease: %v, %v", other, err)
+		t.Errorf("Lease of another gateway = %v, %v, want false", other, err)
 	}
 	lease.Release()
 	if _, other, err := st.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Minute); !other || err != nil {
-		t.Errorf("another gateway's lease after the release: %v, %v", other, err)
+		t.Errorf("Lease of another gateway after the release = %v, %v, want true", other, err)
 	}
 }
 
-// A server that is too slow for the heartbeats of the link, but not for the store, is not gone, even if it had nothing to
+// A server that is too slow for the heartbeats of the link, but not for the store, does not count
+// as unreachable, even if there were no calls for long.
 // answer for long.
 func TestStore_SlowForTheLink(t *testing.T) {
 	t.Parallel()
@@ -411,22 +411,22 @@ func TestStore_SlowForTheLink(t *testing.T) {
 		return errors.Is(err, robotscache.ErrNotFound)
 	}
 	if !answered() {
-		t.Fatal("the server does not answer")
+		t.Fatal("the server does not answer at first")
 	}
 	delay.Store(int64(700 * time.Millisecond))
-	eventually(t, "the link is away for longer than the store waits", func() bool {
+	eventually(t, "the link is down for longer than the store waits", func() bool {
 		s := st.LinkState()
 		return !s.Up && time.Since(s.Since) > 2*time.Second
 	})
 	eventually(t, "a call is answered", answered)
 	for range 3 {
 		if !answered() {
-			t.Error("the server is taken for gone again")
+			t.Error("the server counts as unreachable again")
 		}
 	}
 }
 
-// slowed returns the URL of a way to a server on which answers take longer by delay.
+// slowed returns a URL by which answers of a server take longer by delay.
 func slowed(t *testing.T, port int, delay *atomic.Int64) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -479,7 +479,7 @@ func delayed(to, from net.Conn, delay *atomic.Int64) {
 	}
 }
 
-// The gateway may be there first.
+// The gateway may be started first.
 func TestStore_ServerComesLater(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -493,54 +493,54 @@ func TestStore_ServerComesLater(t *testing.T) {
 
 func wantAway(t *testing.T, st *redisstore.Store, r fetch.Record) {
 	t.Helper()
-	eventually(t, "the server is taken for gone", func() bool {
+	eventually(t, "the server counts as unreachable", func() bool {
 		_, err := st.Load(t.Context(), r.Key())
 		if err == nil {
-			t.Error("Load while the server is away: no error")
+			t.Error("Load while the server is unreachable gives no error")
 		}
 		return errors.Is(err, robotscache.ErrUnavailable)
 	})
 	began := time.Now()
 	for range 100 {
 		if err := st.Save(t.Context(), r); !errors.Is(err, robotscache.ErrUnavailable) {
-			t.Errorf("Save while the server is away: %v", err)
+			t.Errorf("Save while the server is unreachable: got %v, want ErrUnavailable", err)
 		}
 		if _, acquired, err := st.Lease(t.Context(), r.Key(), time.Minute); acquired || !errors.Is(err, robotscache.ErrUnavailable) {
-			t.Errorf("Lease while the server is away: %v, %v", acquired, err)
+			t.Errorf("Lease while the server is unreachable = %v, %v, want false and ErrUnavailable", acquired, err)
 		}
 	}
-	// 200 calls of at least 200 ms each, if each of them tried.
+	// They would take at least 200 ms each if each of them tried to connect.
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("200 calls took %v", took)
+		t.Errorf("200 calls took %v, want at most 10s", took)
 	}
 }
 
 func wantBack(t *testing.T, st *redisstore.Store, r fetch.Record) {
 	t.Helper()
-	// Each connection of the client's may have to find out for itself that it is of before.
+	// Each connection of the client may have to notice that the server is a new one.
 	eventually(t, "all calls work again", func() bool {
 		if st.Save(t.Context(), r) != nil {
 			return false
 		}
 		got, err := st.Load(t.Context(), r.Key())
 		if err == nil && !storetest.Equal(got, r) {
-			t.Errorf("loaded %+v", got)
+			t.Errorf("Load = %+v", got)
 		}
 		return err == nil
 	})
 }
 
-// The error names the server, and not the password.
+// The error contains the server, but not the password.
 func TestStore_ErrorNamesTheServer(t *testing.T) {
 	t.Parallel()
 	st := (&server{}).open(t, config{URL: "redis://user:secret@127.0.0.1:1/0"})
 	_, err := st.Load(t.Context(), fetch.Key{Origin: example(1)})
 	if !errors.Is(err, robotscache.ErrUnavailable) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("error %v", err)
+		t.Errorf("got %v, want ErrUnavailable with the address and without the password", err)
 	}
 }
 
-// slowSite is a fetcher that counts.
+// slowSite is a slow fetcher that counts its calls.
 type slowSite struct {
 	mu      sync.Mutex
 	fetches map[origin.Origin]int
@@ -577,8 +577,8 @@ func (s *slowSite) most() (origins, most int) {
 	return len(s.fetches), most
 }
 
-// Two gateways with one server, a thousand origins, two thousand requests: one
-// fetch for each origin.
+// Two gateways with one server make one fetch per origin for two thousand requests to a thousand
+// origins.
 func TestCluster_OneFetch(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -600,19 +600,19 @@ func TestCluster_OneFetch(t *testing.T) {
 			wg.Go(func() {
 				e, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{})
 				if err != nil || e.View(time.Now()).Access != fetch.AccessRules {
-					t.Errorf("origin %d: %v", i, err)
+					t.Errorf("Lookup of origin %d: %v", i, err)
 				}
 			})
 		}
 	}
 	wg.Wait()
 	if origins, most := s.most(); origins != 1000 || most != 1 {
-		t.Errorf("%d origins were fetched, one of them %d times", origins, most)
+		t.Errorf("%d origins were fetched, at most %d times each, want 1000 once", origins, most)
 	}
 }
 
-// The server goes away and comes back while gateways work: every answer is right,
-// and they share again afterwards.
+// While the server goes down and comes back, every answer of the gateways is right, and they share
+// again afterwards.
 func TestCluster_ServerGoneAndBack(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -632,7 +632,7 @@ func TestCluster_ServerGoneAndBack(t *testing.T) {
 			for _, c := range caches {
 				e, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{})
 				if err != nil || e.View(time.Now()).Access != fetch.AccessRules {
-					t.Errorf("origin %d: %v", i, err)
+					t.Errorf("Lookup of origin %d: %v", i, err)
 				}
 			}
 		}
@@ -650,7 +650,7 @@ func TestCluster_ServerGoneAndBack(t *testing.T) {
 		}
 		ask(next, next+1)
 		next++
-		// A connection of before the outage may have failed a call of this request.
+		// A connection from before the outage may have failed a call of this request.
 		return written && s.of(example(next-1)) == 1
 	})
 	before, _ := s.most()
@@ -660,7 +660,7 @@ func TestCluster_ServerGoneAndBack(t *testing.T) {
 	}
 	for i := next; i < next+50; i++ {
 		if n := s.of(example(i)); n != 1 {
-			t.Errorf("origin %d was fetched %d times after the return", i, n)
+			t.Errorf("origin %d was fetched %d times after the server came back, want 1", i, n)
 		}
 	}
 }

@@ -1,3 +1,3 @@
-// Package storetest is the test suite that every [robotscache.Store] must pass. A store calls [Run]
-// in its own tests.
+// Package storetest is the test suite that every [robotscache.Store] must pass. The tests of a
+// store call [Run].
 package storetest

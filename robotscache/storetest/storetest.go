@@ -23,16 +23,16 @@ import (
 type Medium struct {
 	// Open returns a store over the medium. Only one is open at a time.
 	Open func(t testing.TB) robotscache.Store
-	// Volatile says that a new store knows nothing of what an earlier one saved.
+	// Volatile reports that a new store has nothing of what an earlier one saved.
 	Volatile bool
-	// Versions is the number of versions that its stores keep of an origin.
+	// Versions is the number of versions of an origin that its stores keep.
 	Versions int
-	// Retained is the Retention.For of its stores; 0 where texts go with the versions that have
-	// them.
+	// Retained is the Retention.For of its stores; 0 if texts are removed with the versions that
+	// have them.
 	Retained time.Duration
 }
 
-// Run runs the suite; each test gets an empty medium from medium.
+// Run runs the suite; medium returns an empty medium for each test.
 func Run(t *testing.T, medium func(tb testing.TB) Medium) {
 	t.Helper()
 	for _, test := range []struct {
@@ -62,8 +62,8 @@ func Run(t *testing.T, medium func(tb testing.TB) Medium) {
 	}
 }
 
-// start returns when the histories of the suite begin: now, so that no store takes
-// them for old, and whole nanoseconds that a careless encoding would lose.
+// start returns when the histories of the suite begin: now, so that no store considers them old,
+// and with nanoseconds that a careless encoding would lose.
 func start() time.Time { return time.Now().UTC().Round(0).Truncate(time.Second).Add(123456789) }
 
 // Rules returns a record in state rules with the given text.
@@ -77,7 +77,7 @@ func Fail(r fetch.Record, at time.Time) fetch.Record {
 	return fetch.Policy{}.Next(r, fetch.Outcome{Cause: fetch.CauseTimeout, Detail: "no header in 10s"}, at)
 }
 
-// Origin parses the text of an origin that is known to be one.
+// Origin parses the text of a valid origin.
 func Origin(tb testing.TB, text string) origin.Origin {
 	tb.Helper()
 	o, err := origin.Parse(text)
@@ -120,8 +120,8 @@ func wantUnknown(tb testing.TB, s robotscache.Store, o origin.Origin) {
 	}
 }
 
-// Equal reports whether two records say the same. No body and an empty one are
-// the same: the hash tells them apart.
+// Equal reports whether two records are equal. No body equals an empty one: the hash distinguishes
+// them.
 func Equal(a, b fetch.Record) bool {
 	ta, _ := a.Text()
 	tb, _ := b.Text()
@@ -158,7 +158,7 @@ func samples(tb testing.TB) []fetch.Record {
 func testRoundTrip(t *testing.T, m Medium) {
 	s := open(t, m)
 	all := samples(t)
-	save(t, s) // nothing
+	save(t, s) // no records
 	save(t, s, all...)
 	for _, r := range all {
 		wantRecord(t, s, r)
@@ -167,7 +167,7 @@ func testRoundTrip(t *testing.T, m Medium) {
 
 func testUnknown(t *testing.T, m Medium) {
 	s := open(t, m)
-	// Keys that a careless store could confuse.
+	// A careless store could confuse these keys.
 	save(t, s, Rules(Origin(t, "http://a.example:8080"), "a", start()))
 	for _, other := range []string{"http://a.example", "https://a.example:8080", "http://a.example:80", "http://a.example:808"} {
 		wantUnknown(t, s, Origin(t, other))
@@ -194,10 +194,10 @@ func testReplace(t *testing.T, m Medium) {
 		wantRecord(t, s, next)
 	}
 	last := Rules(o, "five", now.Add(29*time.Hour))
-	save(t, s, Rules(o, "four", now.Add(28*time.Hour)), last) // the later of one call stays
+	save(t, s, Rules(o, "four", now.Add(28*time.Hour)), last) // the later one in a call is kept
 	wantRecord(t, s, last)
 	if h, err := s.History(t.Context(), fetch.Key{Origin: o}); err != nil || len(h) < 2 || h[0].Size != 4 || h[1].Size != 4 {
-		t.Errorf("history after two saves in one call: %+v, %v", h, err)
+		t.Errorf("history after two saves in one call = %+v, %v", h, err)
 	}
 }
 
@@ -207,12 +207,12 @@ func testEmptyText(t *testing.T, m Medium) {
 	save(t, s, r)
 	wantRecord(t, s, r)
 	if body, err := s.Body(t.Context(), r.SHA256); err != nil || len(body) != 0 {
-		t.Errorf("empty body: %q, %v", body, err)
+		t.Errorf("Body of an empty text = %q, %v", body, err)
 	}
-	// It permits everything; a lost text would permit nothing.
+	// An empty text permits everything; a lost text would permit nothing.
 	got, err := s.Load(t.Context(), r.Key())
 	if access := (fetch.Policy{}).Access(got, r.FetchedAt); access != fetch.AccessRules {
-		t.Errorf("access by an empty text: %v, %v", access, err)
+		t.Errorf("access with an empty text = %v, %v, want AccessRules", access, err)
 	}
 }
 
@@ -230,7 +230,7 @@ func testLargeTexts(t *testing.T, m Medium) {
 	}
 }
 
-// testAgents: what one agent was told is under its own key, for each method.
+// testAgents checks that what one agent got is stored under its own key, for each method.
 func testAgents(t *testing.T, m Medium) {
 	s := open(t, m)
 	o, now := Origin(t, "http://a.example"), start()
@@ -247,20 +247,20 @@ func testAgents(t *testing.T, m Medium) {
 	for _, r := range []fetch.Record{own, acme, bob} {
 		wantRecord(t, s, r)
 		if h, err := s.History(t.Context(), r.Key()); err != nil || len(h) != 1 || h[0].SHA256 != robotscache.VersionOf(r).SHA256 {
-			t.Errorf("history of %s: %+v, %v", r.Key(), h, err)
+			t.Errorf("history of %s = %+v, %v", r.Key(), h, err)
 		}
 	}
 	for _, agent := range []string{"acmebot", "AcmeBo", "AcmeBot2"} {
 		if _, err := s.Load(t.Context(), fetch.Key{Origin: o, Agent: agent}); !errors.Is(err, robotscache.ErrNotFound) {
-			t.Errorf("%s has a record of its own: %v", agent, err)
+			t.Errorf("loading a record of %s: got %v, want ErrNotFound", agent, err)
 		}
 	}
 	list, err := s.List(t.Context(), "", 0)
 	if err != nil || len(list) != 5 || list[0].Key() != own.Key() || list[1].Key() != acme.Key() || list[2].Key() != bob.Key() {
-		t.Errorf("they do not stand behind one another: %+v, %v", list, err)
+		t.Errorf("List = %+v, %v, want the records of an origin in a row", list, err)
 	}
 	if list, err := s.List(t.Context(), acme.Key().String(), 1); err != nil || len(list) != 1 || list[0].Key() != bob.Key() {
-		t.Errorf("after %s: %+v, %v", acme.Key(), list, err)
+		t.Errorf("List after %s = %+v, %v", acme.Key(), list, err)
 	}
 	if err := s.Delete(t.Context(), acme.Key()); err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func testDelete(t *testing.T, m Medium) {
 	all := samples(t)
 	save(t, s, all...)
 	gone := all[0].Origin
-	for range 2 { // the second time there is nothing
+	for range 2 { // the second time, there is nothing to delete
 		if err := s.Delete(t.Context(), fetch.Key{Origin: gone}); err != nil {
 			t.Fatal(err)
 		}
@@ -286,12 +286,12 @@ func testDelete(t *testing.T, m Medium) {
 	for _, r := range all[1:] {
 		wantRecord(t, s, r)
 	}
-	// A new life has no past.
+	// An origin that is saved again has no history.
 	again := Rules(gone, "again", start())
 	save(t, s, again)
 	wantRecord(t, s, again)
 	if h, err := s.History(t.Context(), fetch.Key{Origin: gone}); err != nil || len(h) != 1 {
-		t.Errorf("history of an origin that came back: %+v, %v", h, err)
+		t.Errorf("history of an origin that was saved again = %+v, %v, want one version", h, err)
 	}
 }
 
@@ -307,13 +307,13 @@ func testSharedTexts(t *testing.T, m Medium) {
 	}
 	wantRecord(t, s, rb)
 
-	// The text stays while only a last good copy, then only the history, has it.
+	// The text stays as long as only a last good copy, then only the history, refers to it.
 	lost := Fail(rb, now.Add(25*time.Hour))
 	save(t, s, lost)
 	wantRecord(t, s, lost)
 	save(t, s, Rules(b, "other", now.Add(26*time.Hour)))
 	if body, err := s.Body(t.Context(), rb.SHA256); err != nil || string(body) != text {
-		t.Errorf("text of an earlier version: %q, %v", body, err)
+		t.Errorf("Body of an earlier version = %q, %v", body, err)
 	}
 }
 
@@ -327,7 +327,7 @@ func testHistory(t *testing.T, m Medium) {
 		first,
 		Rules(o, "first", at(20)),
 		second,
-		Fail(second, at(60)), // within its time: still the same version
+		Fail(second, at(60)), // before it expires: still the same version
 		Fail(second, at(65)),
 		Fail(Fail(second, at(65)), at(66)),
 		Rules(o, "first", at(70)),
@@ -356,7 +356,7 @@ func testHistory(t *testing.T, m Medium) {
 			continue
 		}
 		if body, err := s.Body(t.Context(), v.SHA256); err != nil || len(body) != v.Size {
-			t.Errorf("body of %x: %q, %v", v.SHA256, body, err)
+			t.Errorf("Body of %x = %q, %v", v.SHA256, body, err)
 		}
 	}
 }
@@ -382,8 +382,8 @@ func testHistoryBounded(t *testing.T, m Medium) {
 	wantRecord(t, s, last)
 }
 
-// wantKeptUntil checks a version whose text was saved just now: decisions may use it for
-// fetch.MaxUse, and its time begins then. A store may note uses once a day.
+// wantKeptUntil checks a version whose text was just saved: decisions may use it for fetch.MaxUse,
+// and its retention begins then. A store may note uses once a day.
 func wantKeptUntil(t *testing.T, m Medium, v robotscache.Version) {
 	t.Helper()
 	if m.Retained == 0 || v.State != fetch.StateRules {
@@ -398,8 +398,8 @@ func wantKeptUntil(t *testing.T, m Medium, v robotscache.Version) {
 	}
 }
 
-// testTextsRetained: a text stays for its time, even if the versions and origins that have it are
-// removed.
+// testTextsRetained checks that a text is retained even if the versions and origins that refer to
+// it are removed.
 func testTextsRetained(t *testing.T, m Medium) {
 	if m.Retained == 0 {
 		return
@@ -420,7 +420,7 @@ func testTextsRetained(t *testing.T, m Medium) {
 	}
 	for i, sum := range append(sums, r.SHA256) {
 		if _, err := s.Body(t.Context(), sum); err != nil {
-			t.Errorf("text %d: %v", i, err)
+			t.Errorf("Body of text %d: %v", i, err)
 		}
 	}
 }
@@ -463,15 +463,15 @@ func testList(t *testing.T, m Medium) {
 	}
 	for _, limit := range []int{0, -1, robotscache.MaxList + 1} {
 		if page, err := s.List(t.Context(), "", limit); err != nil || len(page) != len(want) {
-			t.Errorf("limit %d: %d records, %v", limit, len(page), err)
+			t.Errorf("List with limit %d = %d records, %v", limit, len(page), err)
 		}
 	}
 	if page, err := s.List(t.Context(), "https://list24.example", 0); err != nil || len(page) != 0 {
-		t.Errorf("after the last: %+v, %v", page, err)
+		t.Errorf("List after the last = %+v, %v, want none", page, err)
 	}
 }
 
-// testContradiction: what would come back as something else is refused.
+// testContradiction checks that a record is refused that would be loaded as something else.
 func testContradiction(t *testing.T, m Medium) {
 	s := open(t, m)
 	r := Rules(Origin(t, "https://wrong.example"), "text", start())
@@ -488,10 +488,10 @@ func testEndedContext(t *testing.T, m Medium) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Load(ctx, r.Key()); !errors.Is(err, context.Canceled) {
-		t.Errorf("Load: %v", err)
+		t.Errorf("Load: got %v, want context.Canceled", err)
 	}
 	if err := s.Save(ctx, r); !errors.Is(err, context.Canceled) {
-		t.Errorf("Save: %v", err)
+		t.Errorf("Save: got %v, want context.Canceled", err)
 	}
 	wantUnknown(t, s, r.Origin)
 }
@@ -505,7 +505,7 @@ func testConcurrency(t *testing.T, m Medium) {
 			rnd := rand.New(rand.NewPCG(1, uint64(g))) //nolint:gosec // repeatable
 			o := Origin(t, fmt.Sprintf("https://c%d.example", g))
 			for i := range 50 {
-				// Few texts, so that the origins share and drop them all the time.
+				// There are few texts, so that the origins share and drop them all the time.
 				r := Rules(o, fmt.Sprintf("text %d", rnd.IntN(5)), now.Add(time.Duration(i)*time.Minute))
 				save(t, s, r)
 				wantRecord(t, s, r)
@@ -540,7 +540,7 @@ func testDurability(t *testing.T, m Medium) {
 	for _, r := range all {
 		wantRecord(t, s, r)
 		if h, err := s.History(t.Context(), r.Key()); err != nil || len(h) != 1 {
-			t.Errorf("history of %s: %+v, %v", r.Origin, h, err)
+			t.Errorf("history of %s = %+v, %v, want one version", r.Origin, h, err)
 		}
 	}
 }
@@ -553,10 +553,10 @@ func testClosed(t *testing.T, m Medium) {
 		t.Fatal(err)
 	}
 	if err := s.Save(t.Context(), r); err == nil {
-		t.Error("Save after Close: no error")
+		t.Error("Save after Close gives no error")
 	}
 	if _, err := s.Load(t.Context(), r.Key()); err == nil {
-		t.Error("Load after Close: no error")
+		t.Error("Load after Close gives no error")
 	}
 	_ = s.Close() // must not panic or hang
 }
@@ -578,13 +578,13 @@ func testLease(t *testing.T, m Medium) {
 	}
 	first, acquired := lease(o, time.Minute)
 	if !acquired {
-		t.Fatal("the first lease was not given")
+		t.Fatal("the first lease was not acquired")
 	}
 	if _, again := lease(o, time.Minute); again {
-		t.Error("two leases for one origin")
+		t.Error("two leases were acquired for one origin")
 	}
 	if held, acquired := lease(other, time.Minute); !acquired {
-		t.Error("a lease kept another origin from being leased")
+		t.Error("a lease blocks another origin")
 	} else {
 		held.Release()
 	}
@@ -592,41 +592,41 @@ func testLease(t *testing.T, m Medium) {
 	first.Release()
 	wantHeld(t, first, false) // and does not take it again
 
-	// A lease that ran out is neither renewed nor given back over the head of its
+	// A lease that has expired is not renewed, and releasing it does not release the lease of its
 	// next holder.
 	expired, acquired := lease(o, 50*time.Millisecond)
 	if !acquired {
-		t.Fatal("a lease that was given back is still held")
+		t.Fatal("a released lease is still held")
 	}
 	next := leaseSoon(t, lease, o, time.Minute)
 	wantHeld(t, expired, false)
 	expired.Release()
 	if _, again := lease(o, time.Minute); again {
-		t.Error("an expired lease gave back the lease of another")
+		t.Error("releasing an expired lease released the lease of another holder")
 	}
 	next.Release()
 	testRenewal(t, lease, o)
 }
 
-// testRenewal: a lease that is renewed lasts for longer than its ttl, and no longer
-// than that from the last renewal.
+// testRenewal checks that a lease that is renewed lasts longer than its ttl, but no longer than
+// that after the last renewal.
 func testRenewal(t *testing.T, lease func(origin.Origin, time.Duration) (robotscache.Lease, bool), o origin.Origin) {
 	t.Helper()
 	const ttl = 2 * time.Second
 	held, acquired := lease(o, ttl)
 	if !acquired {
-		t.Fatal("a lease that was given back is still held")
+		t.Fatal("a released lease is still held")
 	}
 	for began := time.Now(); time.Since(began) < 2*ttl; time.Sleep(ttl / 10) {
 		wantHeld(t, held, true)
 		if _, again := lease(o, ttl); again {
-			t.Fatal("two leases for one origin, although the first is renewed")
+			t.Fatal("two leases were acquired for one origin although the first is renewed")
 		}
 	}
 	leaseSoon(t, lease, o, time.Minute).Release()
 }
 
-// leaseSoon waits for a lease until the one before has run out.
+// leaseSoon waits until the previous lease has expired, and acquires one.
 func leaseSoon(
 	t *testing.T, lease func(origin.Origin, time.Duration) (robotscache.Lease, bool), o origin.Origin, ttl time.Duration,
 ) robotscache.Lease {
@@ -634,7 +634,7 @@ func leaseSoon(
 	held, acquired := lease(o, ttl)
 	for deadline := time.Now().Add(10 * time.Second); !acquired; held, acquired = lease(o, ttl) {
 		if time.Now().After(deadline) {
-			t.Fatal("a lease did not run out")
+			t.Fatal("a lease did not expire")
 		}
 	}
 	return held

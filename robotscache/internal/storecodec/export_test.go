@@ -3,5 +3,5 @@ package storecodec
 // Sum returns a value with its checksum.
 var Sum = appendSum
 
-// Decompress is Decode without the hash.
+// Decompress decodes a text without checking its hash.
 func (t *TextCodec) Decompress(data []byte) ([]byte, error) { return t.decompress(data) }

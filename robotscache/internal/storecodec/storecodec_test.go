@@ -32,16 +32,16 @@ func TestTexts(t *testing.T) {
 		b := c.Encode(test.text)
 		got, err := c.Decompress(b)
 		if err != nil || !bytes.Equal(got, test.text) || cap(got) > len(got)+32 {
-			t.Errorf("%s: %d bytes of capacity %d, %v", name, len(got), cap(got), err)
+			t.Errorf("%s: decoded %d bytes with capacity %d, error %v", name, len(got), cap(got), err)
 		}
 		if len(b) == 0 || len(b) > test.most {
-			t.Errorf("%s: %d bytes encoded", name, len(b))
+			t.Errorf("%s: encoded as %d bytes", name, len(b))
 		}
 	}
 }
 
-// FuzzTexts checks that no bytes make decoding panic or allocate without bound, and that a text
-// comes back as it was.
+// FuzzTexts checks that decoding any bytes neither panics nor allocates without limit, and that a
+// text is decoded unchanged.
 func FuzzTexts(f *testing.F) {
 	c := storecodec.NewTexts()
 	f.Add([]byte{})
@@ -60,21 +60,21 @@ func FuzzTexts(f *testing.F) {
 		}
 		again, err := c.Decompress(c.Encode(text))
 		if err != nil || !bytes.Equal(again, text) {
-			t.Errorf("%q came back as %q, %v", text, again, err)
+			t.Errorf("%q is decoded as %q, %v", text, again, err)
 		}
 	})
 }
 
-// A frame that unfolds to more than any robots.txt is refused before it does.
+// A frame that decompresses to more than any robots.txt is refused before that.
 func TestTexts_Bomb(t *testing.T) {
 	t.Parallel()
 	c := storecodec.NewTexts()
 	if text, err := c.Decompress(c.Encode(make([]byte, 65<<20))); !errors.Is(err, robotscache.ErrCorrupt) {
-		t.Errorf("%d bytes, %v", len(text), err)
+		t.Errorf("Decompress of 65 MiB = %d bytes, %v, want ErrCorrupt", len(text), err)
 	}
 }
 
-// value is what a store might keep.
+// value is an example of what a store keeps.
 type value struct {
 	Record  fetch.Record
 	History []robotscache.Version
@@ -91,8 +91,7 @@ func sample() value {
 	return v
 }
 
-// A byte that is changed, missing or too many anywhere, the head included, is an
-// error.
+// A changed, missing or additional byte anywhere, including the head, is an error.
 func TestDecode_Damage(t *testing.T) {
 	t.Parallel()
 	b, err := storecodec.Encode([]byte("head"), sample())
@@ -101,13 +100,13 @@ func TestDecode_Damage(t *testing.T) {
 	}
 	var got value
 	if err := storecodec.Decode(b, 4, &got); err != nil || !reflect.DeepEqual(got, sample()) {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("Decode = %+v, %v", got, err)
 	}
 	refuse := func(what string, at int, b []byte) {
 		t.Helper()
 		var got value
 		if err := storecodec.Decode(b, 4, &got); !errors.Is(err, robotscache.ErrCorrupt) {
-			t.Errorf("%s at %d: %+v, %v", what, at, got, err)
+			t.Errorf("%s at %d: Decode = %+v, %v, want ErrCorrupt", what, at, got, err)
 		}
 	}
 	for n := range b {
@@ -123,8 +122,8 @@ func TestDecode_Damage(t *testing.T) {
 	refuse("zeroes", 0, make([]byte, 4096))
 }
 
-// FuzzDecode checks that no bytes make decoding panic, that damage is reported, and that a
-// value read is written again with the same bytes. Half of the inputs get a correct checksum,
+// FuzzDecode checks that decoding any bytes does not panic, that damage is reported, and that a
+// value that was read is written with the same bytes. Half of the inputs get a correct checksum,
 // because otherwise only the checksum would be tested.
 func FuzzDecode(f *testing.F) {
 	b, err := storecodec.Encode([]byte("head"), sample())
@@ -149,11 +148,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := storecodec.Encode(b[:4:4], v)
 		if err != nil {
-			t.Fatalf("decoded, but not encoded: %v", err)
+			t.Fatalf("encoding a decoded value: %v", err)
 		}
 		var n value
 		if err := storecodec.Decode(again, 4, &n); err != nil || !reflect.DeepEqual(n, v) {
-			t.Fatalf("%+v became %+v, %v", v, n, err)
+			t.Fatalf("%+v is decoded as %+v, %v", v, n, err)
 		}
 	})
 }
