@@ -109,22 +109,23 @@ func TestAdminErrors(t *testing.T) {
 				Error string `json:"error"`
 			}
 			if err := json.Unmarshal(a.Body, &fault); err != nil {
-				t.Fatalf("%v: %s", err, a.Body)
+				t.Fatalf("the error is not JSON: %v: %s", err, a.Body)
 			}
 			if a.Status != tt.status || !strings.Contains(fault.Error, tt.want) {
 				t.Errorf("got %d %q, want %d with %q", a.Status, fault.Error, tt.status, tt.want)
 			}
 			if allow := a.Header.Get("Allow"); (allow != "") != (tt.status == http.StatusMethodNotAllowed) {
-				t.Errorf("Allow is %q", allow)
+				t.Errorf("Allow = %q, want it exactly with status 405", allow)
 			}
 		})
 	}
 	if list := testgateway.Ask[adminapi.Orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 0 {
-		t.Errorf("an order that was refused holds: %v", list)
+		t.Errorf("a refused order is in force: %v", list)
 	}
 }
 
-// TestResolve: a host means the one origin of it that is known, and several are named. A URL means its own.
+// TestResolve checks that a host stands for its only known origin, that several are listed in an
+// error, and that a URL stands for its own origin.
 func TestResolve(t *testing.T) {
 	g := testgateway.New(t, "agent Beta\nagent Alpha", "")
 	server := testorigin.Start(t, testorigin.Config{})
@@ -140,29 +141,29 @@ func TestResolve(t *testing.T) {
 	}
 	for text, want := range map[string]int{host: 200, host + ":" + port: 200, host + ":1": 404, one.Origin().String(): 200, one.URL("/x?y"): 200, strings.ToUpper(one.Origin().String()): 200} {
 		if status, body := show(text); status != want || status == 200 && !strings.Contains(body, one.Origin().String()) {
-			t.Errorf("%s: %d %s", text, status, body)
+			t.Errorf("origin %s: got status %d, %s", text, status, body)
 		}
 	}
 	alias := strings.Replace(one.Origin().String(), "http://", "https://", 1)
-	// A second origin of the host, as a crawler finds it.
+	// A crawler finds a second origin of the host.
 	second := fmt.Sprintf("http://%s:%d", host, testorigin.ReservePort(t))
 	g.Visit(second+"/", "alpha")
 	both := []string{second, one.Origin().String()}
 	slices.Sort(both)
 	if status, body := show(host); status != http.StatusConflict || !strings.Contains(body, "say which one is meant: "+strings.Join(both, ", ")) {
-		t.Errorf("two origins: %d %s", status, body)
+		t.Errorf("a host with two origins: got status %d, %s, want 409 and both", status, body)
 	}
 
-	// A mistyped origin leaves no record.
+	// A mistyped origin must leave no record.
 	r := testgateway.Ask[adminapi.Refreshed](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: alias})
 	if !r.Forgotten || !r.Undone() || r.Record.State != fetch.StateUnreachable {
-		t.Errorf("%+v", r)
+		t.Errorf("refresh of a mistyped origin = %+v, want it forgotten", r)
 	}
 	if status, body := show(alias); status != http.StatusNotFound {
-		t.Errorf("a mistyped origin is known: %d %s", status, body)
+		t.Errorf("a mistyped origin: got status %d, %s, want 404", status, body)
 	}
 	if list := testgateway.Ask[adminapi.Agents](g, "GET", "/robots/agents", nil); !slices.Equal(list.Agents, []string{"Alpha", "Beta"}) {
-		t.Errorf("%q", list)
+		t.Errorf("agents = %q, want Alpha and Beta", list)
 	}
 }
 
@@ -170,9 +171,9 @@ func TestAdminWithoutGateway(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	g.Stop()
 	if a := engine.Current(); a != nil {
-		t.Fatal("a configuration that was stopped is current")
+		t.Fatal("a stopped configuration is still current")
 	}
-	// The endpoint is gone with the configuration, so ask the handler itself.
+	// The endpoint is removed with the configuration, so the handler is called directly.
 	err := adminapi.HandlerOf("origins")(nil, &http.Request{Method: http.MethodGet})
 	if err == nil || !strings.Contains(err.Error(), "no gateway runs") {
 		t.Errorf("got %v", err)
@@ -225,7 +226,7 @@ func TestAdminOrigins(t *testing.T) {
 					break
 				}
 				if query.Set("after", page.Next); pages > len(all)+1 {
-					t.Fatal("the pages have no end")
+					t.Fatal("the pages do not end")
 				}
 			}
 			if !slices.Equal(got, want) {
@@ -235,7 +236,7 @@ func TestAdminOrigins(t *testing.T) {
 	}
 }
 
-// TestAdminOrigin follows one origin through its life: two texts, a failure, a purge.
+// TestAdminOrigin checks the answers about an origin after two texts, a failure and a purge.
 func TestAdminOrigin(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -245,49 +246,49 @@ func TestAdminOrigin(t *testing.T) {
 
 	first := testgateway.Ask[adminapi.OriginDetail](g, "GET", originQuery("origin", o), nil)
 	if r := first.Record; r.Origin.String() != o || r.State != fetch.StateRules || r.Status != 200 || r.SHA256.Hex() != testgateway.Hash(testgateway.RulesA) || r.RobotsURL != o+"/robots.txt" {
-		t.Errorf("record: %+v", r)
+		t.Errorf("record = %+v", r)
 	}
 	if v := first.View; v.Access != "rules" || v.SHA256 != testgateway.Hash(testgateway.RulesA) || time.Until(v.FreshUntil) < 23*time.Hour {
-		t.Errorf("view: %+v", v)
+		t.Errorf("view = %+v", v)
 	}
 	if h := first.History; len(h) != 1 || h[0].SHA256.Hex() != testgateway.Hash(testgateway.RulesA) || h[0].Size != len(testgateway.RulesA) {
-		t.Errorf("history: %+v", h)
+		t.Errorf("history = %+v, want one version", h)
 	}
 	if a := g.Admin("GET", originQuery("diff", o), nil); a.Status != 404 || !strings.Contains(string(a.Body), "no earlier text") {
-		t.Errorf("diff of one version: %d %s", a.Status, a.Body)
+		t.Errorf("diff of one version: got status %d, %s, want 404", a.Status, a.Body)
 	}
 
 	s.SetRobots(testorigin.OK(testgateway.RulesB))
 	second := testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	if len(second.History) != 2 || second.Record.SHA256.Hex() != testgateway.Hash(testgateway.RulesB) {
-		t.Errorf("after a refresh: %+v", second)
+		t.Errorf("origin after a refresh = %+v, want two versions", second)
 	}
 	checkDiff(t, g, o)
 
 	body := g.Admin("GET", "/robots/body?sha256="+testgateway.Hash(testgateway.RulesB), nil)
 	if string(body.Body) != testgateway.RulesB || body.Header.Get("Content-Type") != "text/plain; charset=utf-8" || body.Header.Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("body: %+v", body)
+		t.Errorf("body = %+v, want RulesB as plain text", body)
 	}
 
 	s.SetRobots(testorigin.Status(503))
 	third := testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
-	// A record inside its TTL is not degraded by a failure.
+	// A failure does not degrade a record before its TTL ends.
 	if r := third.Record; r.State != fetch.StateRules || r.LastFailure.Status != 503 || r.Attempts != 1 || r.UnreachableSince.IsZero() {
-		t.Errorf("after a failure: %+v", r)
+		t.Errorf("record after a failure = %+v", r)
 	}
 
 	if p := testgateway.Ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o + "/robots.txt"}); !reflect.DeepEqual(p, adminapi.Purged{Origin: o, Known: true}) {
-		t.Errorf("purge: %+v", p)
+		t.Errorf("purge = %+v, want a known origin", p)
 	}
 	if a := g.Admin("GET", originQuery("origin", o), nil); a.Status != 404 {
-		t.Errorf("after the purge: %d %s", a.Status, a.Body)
+		t.Errorf("origin after the purge: got status %d, %s, want 404", a.Status, a.Body)
 	}
 	if p := testgateway.Ask[adminapi.Purged](g, "POST", "/robots/purge", adminapi.OriginRequest{Origin: o}); p.Known {
-		t.Error("a second purge knew it still")
+		t.Error("a second purge finds the origin again")
 	}
 	for _, x := range s.RobotsExchanges() {
 		if x.Header.Get("User-Agent") == "" {
-			t.Error("robots.txt was asked for without User-Agent")
+			t.Error("robots.txt was requested without User-Agent")
 		}
 	}
 }
@@ -299,23 +300,23 @@ func checkDiff(t *testing.T, g *testgateway.Gateway, o string) {
 	}}}
 	d := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o), nil)
 	if d.From.SHA256.Hex() != testgateway.Hash(testgateway.RulesA) || d.To.SHA256.Hex() != testgateway.Hash(testgateway.RulesB) || !reflect.DeepEqual(d.Hunks, want) {
-		t.Errorf("diff: %+v", d)
+		t.Errorf("diff = %+v", d)
 	}
 	backwards := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+testgateway.Hash(testgateway.RulesB)+"&to="+testgateway.Hash(testgateway.RulesA), nil)
 	if backwards.From.SHA256.Hex() != testgateway.Hash(testgateway.RulesB) || len(backwards.Hunks) != 1 || backwards.Hunks[0].FromCount != 4 {
-		t.Errorf("backwards: %+v", backwards)
+		t.Errorf("diff backwards = %+v", backwards)
 	}
 	same := testgateway.Ask[adminapi.TextDiff](g, "GET", originQuery("diff", o)+"&from="+testgateway.Hash(testgateway.RulesA)+"&to="+testgateway.Hash(testgateway.RulesA), nil)
 	if same.Hunks == nil || len(same.Hunks) != 0 {
-		t.Errorf("a text differs from itself: %+v", same)
+		t.Errorf("diff of a text with itself = %+v, want no hunks", same)
 	}
 	if a := g.Admin("GET", originQuery("diff", o)+"&from="+strings.Repeat("a", 64), nil); a.Status != 404 {
-		t.Errorf("from another site: %d %s", a.Status, a.Body)
+		t.Errorf("diff from a text of another site: got status %d, %s, want 404", a.Status, a.Body)
 	}
 }
 
-// TestAdminExplain checks that a question gets the answer that a crawler gets, in the form that the
-// log has it.
+// TestAdminExplain checks that explain gives the answer that a crawler gets, in the form of the
+// log.
 func TestAdminExplain(t *testing.T) {
 	g := testgateway.New(t, "agent Alpha\nagent Beta {\ncredential b $2a$04$tfwzWqAqDmZvYSQxjYoGQOz0o7zx.qHVHq1VHTGpXMpSsxLmBMfAS\n}\ndeny denied.example", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -326,36 +327,36 @@ func TestAdminExplain(t *testing.T) {
 	}
 	if e := explain("alpha", s.URL("/page")); e.Refusal != nil || e.Robots.Reason != enforce.ReasonNoRule ||
 		e.Robots.Group != "alpha" || e.Robots.CrawlDelay != 2 || e.Robots.Agent != "Alpha" || e.Site == "" {
-		t.Errorf("allowed: %+v", e)
+		t.Errorf("explain of an allowed page = %+v", e)
 	}
 	if n := len(s.RobotsExchanges()); n != 1 {
 		t.Errorf("robots.txt was fetched %d times, want once", n)
 	}
-	// Beta's crawler needs the password, the caller of the admin API does not.
+	// Beta's crawler needs the password, but the caller of the admin API does not.
 	if e := explain("Beta", s.URL("/page")); e.Refusal == nil || e.Robots.Reason != enforce.ReasonDisallowed || e.Robots.Group != "*" {
-		t.Errorf("by *: %+v", e)
+		t.Errorf("explain of a page that the group * disallows = %+v", e)
 	}
 	if e := explain("Alpha", "https://denied.example/"); e.Robots.Reason != enforce.ReasonOperatorDeny {
-		t.Errorf("operator: %+v", e)
+		t.Errorf("explain of a host that the operator denies = %+v", e)
 	}
 	if a := g.Admin("GET", "/robots/explain?agent=gamma&url=https://example.com/", nil); a.Status != 400 || !strings.Contains(string(a.Body), "there is Alpha, Beta") {
-		t.Errorf("unknown agent: %d %s", a.Status, a.Body)
+		t.Errorf("explain for an unknown agent: got status %d, %s, want 400 with the agents", a.Status, a.Body)
 	}
 
 	if e := explain("Alpha", s.URL("/x/../private/x")); e.Refusal == nil || e.Refusal.JudgedAs != "/private/x" || e.Robots.Form != enforce.PathResolved ||
 		e.URL != s.URL("/x/../private/x") {
-		t.Errorf("resolved: %+v", e)
+		t.Errorf("explain of a path with dot segments = %+v", e)
 	}
 	if e := explain("Alpha", s.URL("//page")); e.Refusal != nil || e.Robots.Form != enforce.PathBoth {
-		t.Errorf("both: %+v", e)
+		t.Errorf("explain of //page = %+v", e)
 	}
 
 	e := explain("Alpha", s.URL("/private/x?q=1"))
 	if e.Refusal == nil || e.Refusal.Status != 403 || e.Refusal.URL != s.URL("/private/x?q=1") || e.URL != e.Refusal.URL {
-		t.Fatalf("refused: %+v", e)
+		t.Fatalf("explain of a refused URL = %+v", e)
 	}
 	if got := g.Visit(s.URL("/private/x?q=1"), "Alpha/1.0"); got != 403 {
-		t.Fatalf("the crawler got %d", got)
+		t.Fatalf("the crawler got status %d, want 403", got)
 	}
 	var told map[string]any
 	text, err := json.Marshal(e.Robots)
@@ -366,12 +367,12 @@ func TestAdminExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	logged := g.Lines(1)[0]
-	for _, field := range []string{"user_agent", "identified_by", "age_s", "gateway", "version", "config", "decided_at", "ended_at"} { // no request, no sender, no log
+	for _, field := range []string{"user_agent", "identified_by", "age_s", "gateway", "version", "config", "decided_at", "ended_at"} { // explain has no request, sender or log entry
 		delete(logged, field)
 		delete(told, field)
 	}
 	if !reflect.DeepEqual(logged, told) {
-		t.Errorf("told %v\nlogged %v", told, logged)
+		t.Errorf("explain returns %v\nlog has %v", told, logged)
 	}
 }
 
@@ -380,11 +381,11 @@ func TestAdminExplainSite(t *testing.T) {
 	g := testgateway.New(t, "deny one.example\n}\n}\nhttp://:81 {\nbind unix/%DIR%/second.sock\nrobots {\ndeny two.example", "")
 	handlers := engine.Current().Sites()
 	if len(handlers) != 2 {
-		t.Fatalf("%d gateways", len(handlers))
+		t.Fatalf("found %d gateways, want 2", len(handlers))
 	}
 	a := g.Admin("GET", "/robots/explain?agent=x&url=https://one.example/", nil)
 	if a.Status != 400 || !strings.Contains(string(a.Body), "there are 2 gateways") {
-		t.Errorf("without a site: %d %s", a.Status, a.Body)
+		t.Errorf("without a site: got status %d, %s, want 400", a.Status, a.Body)
 	}
 	denied := 0
 	for _, h := range handlers {
@@ -395,7 +396,7 @@ func TestAdminExplainSite(t *testing.T) {
 				denied++
 			}
 			if e.Site != h.Name() {
-				t.Errorf("site %s answers for %s", e.Site, name)
+				t.Errorf("got site %s for %s", e.Site, name)
 			}
 		}
 	}
@@ -417,10 +418,10 @@ func TestAdminClocks(t *testing.T) {
 	slices.Sort(keys)
 	info := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?state=blocked", nil)
 	if info.Blocked != 3 || info.Keys != 3 || info.Waiting != 0 || info.Next != "" || len(info.Clocks) != 3 {
-		t.Errorf("got %+v", info)
+		t.Errorf("clocks = %+v, want 3 blocked ones", info)
 	}
 	if busy := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?state=busy", nil); len(busy.Clocks) != 0 {
-		t.Errorf("busy: %+v", busy.Clocks)
+		t.Errorf("busy clocks = %+v, want none", busy.Clocks)
 	}
 	var got []string
 	for after := ""; ; {
@@ -428,7 +429,7 @@ func TestAdminClocks(t *testing.T) {
 		for _, c := range page.Clocks {
 			got = append(got, c.Key)
 			if c.LeftSeconds < 900 || c.LeftSeconds > 1000 || c.WaitSeconds < 900 || c.WaitSeconds > 1000 || time.Until(c.BlockedUntil) < 900*time.Second {
-				t.Errorf("%+v", c)
+				t.Errorf("clock = %+v, want it blocked for 900 to 1000 s", c)
 			}
 		}
 		if after = page.Next; after == "" {
@@ -439,25 +440,25 @@ func TestAdminClocks(t *testing.T) {
 		t.Errorf("got %v, want %v", got, keys)
 	}
 	if one := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Clocks) != 1 || one.Clocks[0].Key != keys[1] {
-		t.Errorf("by key: %+v", one)
+		t.Errorf("clocks by key = %+v, want that one", one)
 	}
 	part := keys[1][1:]
 	if some := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?contains="+part, nil); len(some.Clocks) != 1 || some.Clocks[0].Key != keys[1] {
-		t.Errorf("with %q: %+v", part, some.Clocks)
+		t.Errorf("clocks with %q = %+v, want one", part, some.Clocks)
 	}
 	if none := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?key=nobody.example", nil); len(none.Clocks) != 0 {
-		t.Errorf("by a key that nobody asked for: %+v", none)
+		t.Errorf("clocks by an unknown key = %+v, want none", none)
 	}
-	// An explanation tells that the host is blocked.
+	// The explanation says that the host is blocked.
 	s := server.Sites()[0]
 	e := testgateway.Ask[adminapi.Explanation](g, "GET", "/robots/explain?agent=alpha&url="+url.QueryEscape(s.URL("/page")), nil)
 	if left := time.Until(e.BlockedUntil); left < 900*time.Second || left > 1000*time.Second {
-		t.Errorf("explain: blocked until %v", e.BlockedUntil)
+		t.Errorf("explain says blocked until %v, want 900 to 1000 s from now", e.BlockedUntil)
 	}
 }
 
-// TestExplainKnown checks that it fetches neither robots.txt nor, if the agent has a purpose that needs it, the TDM
-// file.
+// TestExplainKnown checks that explain does not fetch robots.txt, nor the TDM file if the agent has
+// a purpose that needs it.
 func TestExplainKnown(t *testing.T) {
 	testgateway.New(t, "agent trainer {\npurpose train-ai\n}\nagent seeker", "")
 	engine.Current().Sites()[0].Enforcer.Reads.TDMFile = true
@@ -467,15 +468,15 @@ func TestExplainKnown(t *testing.T) {
 		return adminapi.ExplainKnown(t.Context(), engine.Current(), adminapi.ExplainRequest{Agent: agent, URL: s.URL("/page")})
 	}
 	if x, err := explain("seeker"); err == nil || !strings.Contains(err.Error(), "too little is known about "+s.Origin().String()) || len(s.Exchanges()) > 0 {
-		t.Errorf("before a fetch: %+v, %v", x, err)
+		t.Errorf("explain before a fetch = %+v, %v", x, err)
 	}
 	if _, err := engine.Current().Cache().Refresh(t.Context(), s.Origin()); err != nil {
 		t.Fatal(err)
 	}
 	if x, err := explain("seeker"); err != nil || x.Robots.Reason != enforce.ReasonNoRule {
-		t.Errorf("no purpose of the file: %+v, %v", x, err)
+		t.Errorf("explain for a purpose without TDM file = %+v, %v", x, err)
 	}
 	if x, err := explain("trainer"); err == nil || !strings.Contains(err.Error(), "too little is known about") || len(s.Exchanges()) != 1 {
-		t.Errorf("the TDM file is not known: %+v, %v, %d exchanges", x, err, len(s.Exchanges()))
+		t.Errorf("explain with an unknown TDM file = %+v, %v after %d requests", x, err, len(s.Exchanges()))
 	}
 }

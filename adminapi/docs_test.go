@@ -24,7 +24,7 @@ type. [Admin API](admin-api.md) lists the endpoints with their parameters.
 A field marked "always" is in every answer. Others are left out if they are empty. Times are RFC 3339 in UTC.
 `
 
-// adminAnswers are the types of the answers by their routes.
+// adminAnswers are the types of answers by route.
 var adminAnswers = []struct {
 	routes string
 	typ    reflect.Type
@@ -48,7 +48,7 @@ var adminAnswers = []struct {
 
 func answerOf(function any) reflect.Type { return reflect.TypeOf(function).Out(0) }
 
-// TestAdminDocs checks that docs/admin-api.md has a section of each route, and nothing else. It makes
+// TestAdminDocs checks that docs/admin-api.md has exactly one section per route. It makes
 // docs/admin-api-fields.md from the types of the answers: with -update it writes the page.
 func TestAdminDocs(t *testing.T) {
 	t.Parallel()
@@ -84,8 +84,7 @@ func TestAdminDocs(t *testing.T) {
 	testdocs.Generated(t, "admin-api-fields.md", page.String())
 }
 
-// TestAdminParameters checks that the parameters which the page lists are those that a route
-// takes.
+// TestAdminParameters checks that the page lists exactly the parameters that a route accepts.
 func TestAdminParameters(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	sections := testdocs.Sections(t, "admin-api.md")
@@ -101,7 +100,7 @@ func TestAdminParameters(t *testing.T) {
 			a := g.Admin(method, adminapi.Prefix+path+"?nonsense=1", nil)
 			found := takes.FindStringSubmatch(string(a.Body))
 			if a.Status != http.StatusBadRequest || found == nil {
-				t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
+				t.Fatalf("%s %s with an unknown parameter: got status %d, %s", method, path, a.Status, a.Body)
 			}
 			inCode := testdocs.SetOf(strings.Split(found[1], ", ")...)
 			delete(inCode, "none")
@@ -110,7 +109,8 @@ func TestAdminParameters(t *testing.T) {
 	}
 }
 
-// TestAdminExamples sends the examples of the table of endpoints. Each is answered with 200, or with an error of its row.
+// TestAdminExamples sends the examples of the table of endpoints. Each answer must have status 200
+// or an error of its row.
 func TestAdminExamples(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{}).Origin().String()
@@ -121,7 +121,7 @@ func TestAdminExamples(t *testing.T) {
 		routes += len(methods)
 	}
 	if len(rows) != routes {
-		t.Fatalf("%d rows of %d routes", len(rows), routes)
+		t.Fatalf("the table has %d rows for %d routes", len(rows), routes)
 	}
 	for _, row := range rows {
 		method, path, example, errors := row[1], row[2], here.Replace(row[3]), row[4]
@@ -134,7 +134,7 @@ func TestAdminExamples(t *testing.T) {
 		}
 		a := g.Admin(method, path, body)
 		if a.Status != http.StatusOK && !strings.Contains(errors, strconv.Itoa(a.Status)) || a.Status == http.StatusBadRequest {
-			t.Errorf("%s %s %s: %d %s", method, path, example, a.Status, a.Body)
+			t.Errorf("%s %s %s: got status %d, %s, which is not in its row", method, path, example, a.Status, a.Body)
 		}
 	}
 }

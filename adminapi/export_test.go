@@ -6,10 +6,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Methods are the routes, for the tests that need a gateway.
+// Methods has the routes, for tests that need a gateway.
 var Methods = routes
 
-// HandlerOf answers for a path.
+// HandlerOf returns the handler of a path.
 func HandlerOf(path string) caddy.AdminHandlerFunc { return handler(routes[path]) }
 
 // CatalogOf returns a catalog that has read the given records.
@@ -21,12 +21,12 @@ func CatalogOf(all []CatalogOrigin, at time.Time) *Catalog {
 	return c
 }
 
-// Age makes the last attempt to read older.
+// Age makes the last attempt to read older than it is.
 func Age(c *Catalog, by time.Duration) {
 	last := *c.last.Load()
 	last.at = last.at.Add(-by)
 	c.last.Store(&last)
 }
 
-// Wait waits for the end of a reading.
+// Wait waits until the reading in progress ends.
 func Wait(c *Catalog) { _, _, _ = c.reading.Do("", func() (any, error) { return nil, nil }) }

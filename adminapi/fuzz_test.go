@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// oneFile is a transport that finds the same rules everywhere.
+// oneFile is a transport that returns the same rules for every URL.
 type oneFile struct{}
 
 func (oneFile) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -61,9 +61,9 @@ func adminEngine(tb testing.TB) *engine.Engine {
 	return e
 }
 
-// FuzzAdmin checks that no query and no body makes the admin API panic, fail on its own side, or
-// say something that is no JSON; and that an order which was taken is listed as it was answered,
-// and can be lifted by that.
+// FuzzAdmin checks that no query and no body makes the admin API panic, fail with a server error,
+// or answer with invalid JSON; and that an accepted order is listed like in its answer and can be
+// lifted with its id.
 func FuzzAdmin(f *testing.F) {
 	paths := make([]string, 0, len(routes))
 	for path := range routes {
@@ -95,15 +95,15 @@ func FuzzAdmin(f *testing.F) {
 		if err != nil {
 			fault, ok := errors.AsType[caddy.APIError](err)
 			if ok && route == "allow" && fault.HTTPStatus == http.StatusForbidden {
-				return // this engine takes no exceptions
+				return // this engine accepts no exceptions
 			}
 			if !ok || !slices.Contains([]int{400, 404, 405, 409}, fault.HTTPStatus) || fault.Error() == "" {
-				t.Fatalf("%s ?%s %s: %v", route, query, body, err)
+				t.Fatalf("%s ?%s %s: unexpected error %v", route, query, body, err)
 			}
 			return
 		}
 		if !strings.HasPrefix(answer.Header().Get("Content-Type"), "text/plain") && !json.Valid(answer.Body.Bytes()) {
-			t.Fatalf("%s ?%s: no JSON: %s", route, query, answer.Body)
+			t.Fatalf("%s ?%s: the answer is not JSON: %s", route, query, answer.Body)
 		}
 		var given OrderGiven
 		if route != "deny" || methods[int(method)%len(methods)] != http.MethodPost {
@@ -113,14 +113,14 @@ func FuzzAdmin(f *testing.F) {
 			t.Fatal(err)
 		}
 		if !slices.Contains(e.Stops().List(), given.Order) {
-			t.Fatalf("%+v is not listed: %+v", given.Order, e.Stops().List())
+			t.Fatalf("order %+v is not listed: %+v", given.Order, e.Stops().List())
 		}
 		q := url.Values{"scope": {string(given.Order.Scope)}}
 		if given.Order.Value != "" {
 			q.Set("value", given.Order.Value)
 		}
 		if _, err := askAdmin("deny", http.MethodDelete, q.Encode(), ""); err != nil {
-			t.Fatalf("%+v cannot be lifted: %v", given.Order, err)
+			t.Fatalf("order %+v cannot be lifted: %v", given.Order, err)
 		}
 	})
 }

@@ -18,8 +18,8 @@ type noFetch struct{}
 
 func (noFetch) Fetch(context.Context, fetch.Key, fetch.Gate) fetch.Outcome { return fetch.Outcome{} }
 
-// TestListHost: of whatever the store holds, the pages of a host have all records of it, at each port or at the one that is
-// named, in the order of the whole list, and nothing else.
+// TestListHost checks that whatever the store contains, the pages of a host have exactly its
+// records, at each port or at a given one, in the order of the whole list.
 func TestListHost(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -74,7 +74,7 @@ func TestListHost(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, want) {
-				t.Fatalf("round %d, %s by %d:\ngot  %q\nwant %q", round, host, limit, got, want)
+				t.Fatalf("round %d, list of %s by %d:\ngot  %q\nwant %q", round, host, limit, got, want)
 			}
 		}
 		if err := cache.Close(); err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAuthor: over a unix socket an order has the name of the user at the other end. Only root and the user of the
-// gateway may name another.
+// TestAuthor checks that an order over a unix socket has the name of the user at the other end, and
+// that only root and the user of the gateway may give another name.
 func TestAuthor(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -32,10 +32,10 @@ func TestAuthor(t *testing.T) {
 			t.Errorf("%q of %d, %v: %q, want %q", tt.claimed, tt.uid, tt.known, got, tt.want)
 		}
 	}
-	// Over TCP nothing tells who it is.
+	// Over TCP, the user is unknown.
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{}))
 	if got := authorOf(context.WithValue(ctx, peerKey{}, new(peer)), "dora"); got != "dora" {
-		t.Errorf("over TCP: %q", got)
+		t.Errorf("author over TCP = %q, want dora", got)
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestAdminPreferences: the lines of a robots.txt are listed for an agent, and what decides on a URL
-// is explained: the longest path, and any n (draft-ietf-aipref-attach-05 section 3.1,
-// draft-ietf-aipref-vocab-07 section 5.1).
+// TestAdminPreferences checks that the preference lines of a robots.txt are listed for an agent,
+// with the ones that decide on a URL: those with the longest path, and any n
+// (draft-ietf-aipref-attach-05 section 3.1, draft-ietf-aipref-vocab-07 section 5.1).
 func TestAdminPreferences(t *testing.T) {
 	g := testgateway.New(t, "agent alpha {\npurpose train-ai tdm\n}\nagent beta", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -32,8 +32,8 @@ func TestAdminPreferences(t *testing.T) {
 		{"alpha", "/page", []adminapi.Preference{search, no, tdm}},
 		{"alpha", "/open", []adminapi.Preference{search, yes, tdm}},
 		{"beta", "/page", []adminapi.Preference{search, no}},
-		{"alpha", "/x", nil},          // not to be fetched
-		{"alpha", "/robots.txt", nil}, // not asked for
+		{"alpha", "/x", nil},          // must not be fetched
+		{"alpha", "/robots.txt", nil}, // not requested
 	} {
 		query := url.Values{"agent": {tt.agent}, "url": {s.URL(tt.path)}}
 		if e := testgateway.Ask[adminapi.Explanation](g, "GET", "/robots/explain?"+query.Encode(), nil); !reflect.DeepEqual(e.Preferences, tt.want) {
@@ -51,17 +51,17 @@ func TestAdminPreferences(t *testing.T) {
 	testgateway.Ask[adminapi.Refreshed](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: s.Origin().String()})
 	d = testgateway.Ask[adminapi.OriginDetail](g, "GET", path+"&agent=beta", nil)
 	if len(d.Preferences) != 1 || d.Preferences[0].Path != `/a\xe2\x80\x91b` {
-		t.Errorf("with a sign that looks like a hyphen: %+v", d.Preferences)
+		t.Errorf("preferences with a sign that looks like a hyphen = %+v", d.Preferences)
 	}
 	if d := testgateway.Ask[adminapi.OriginDetail](g, "GET", path, nil); d.Preferences != nil {
-		t.Errorf("without an agent: %+v", d.Preferences)
+		t.Errorf("preferences without an agent = %+v, want none", d.Preferences)
 	}
 	if a := g.Admin("GET", path+"&agent=gamma", nil); a.Status != 400 || !strings.Contains(string(a.Body), "not configured") {
-		t.Errorf("another agent: %d %s", a.Status, a.Body)
+		t.Errorf("preferences of an unknown agent: got status %d, %s, want 400", a.Status, a.Body)
 	}
 	s.SetRobots(testorigin.OK("User-agent: *\n" + strings.Repeat("Content-Usage: a=n, b=y, c=n\n", 400)))
 	testgateway.Ask[adminapi.Refreshed](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: s.Origin().String()})
 	if d := testgateway.Ask[adminapi.OriginDetail](g, "GET", path+"&agent=beta", nil); len(d.Preferences) != 1000 {
-		t.Errorf("of 1,200 there are %d", len(d.Preferences))
+		t.Errorf("got %d of 1,200 preferences, want 1000", len(d.Preferences))
 	}
 }

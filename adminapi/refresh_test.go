@@ -24,12 +24,12 @@ import (
 
 func init() { caddy.RegisterModule(new(shaky)) }
 
-// shaky is a kind of store in memory that sometimes does not answer.
+// shaky is a kind of memory store that sometimes does not answer.
 type shaky struct{}
 
 var (
 	shakyStore = memstore.New(memstore.Config{})
-	failures   atomic.Int32 // that are still to come
+	failures   atomic.Int32 // number of calls that still fail
 )
 
 func (*shaky) CaddyModule() caddy.ModuleInfo {
@@ -49,8 +49,8 @@ func (s failingStore) Load(ctx context.Context, k fetch.Key) (fetch.Record, erro
 	return s.Store.Load(ctx, k)
 }
 
-// TestRefreshKeepsHistory: a refresh forgets an origin that cannot be reached only if nothing was known of it, and a store
-// that does not answer may know it.
+// TestRefreshKeepsHistory checks that a refresh forgets an unreachable origin only if it was
+// unknown before. A store that does not answer may know it.
 func TestRefreshKeepsHistory(t *testing.T) {
 	dir := t.TempDir()
 	text := fmt.Sprintf("{\nadmin off\npersist_config off\nrobots {\nstore shaky\negress {\nallow_private 127.0.0.0/8\n}\n}\n}\nhttp://:80 {\nbind unix/%s\nrobots\n}\n",
@@ -94,7 +94,7 @@ func TestRefreshKeepsHistory(t *testing.T) {
 		failures.Store(0)
 		kept, _ := engine.Current().Cache().History(t.Context(), fetch.Key{Origin: o})
 		if err != nil || got.Forgotten == tt.history || (len(kept) > 1) != tt.history {
-			t.Errorf("%s: forgotten: %t, %v, %d versions are left", tt.name, got.Forgotten, err, len(kept))
+			t.Errorf("%s: forgotten %t, error %v, %d versions are left", tt.name, got.Forgotten, err, len(kept))
 		}
 	}
 }

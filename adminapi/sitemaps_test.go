@@ -8,8 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// TestSitemapsOf checks how a Sitemap line is shown, with its scope (RFC 9309 section 2.3: scheme, host and
-// port).
+// TestSitemapsOf checks how a Sitemap line is shown, with its scope (RFC 9309 section 2.3: scheme,
+// host and port).
 func TestSitemapsOf(t *testing.T) {
 	t.Parallel()
 	o, err := origin.Parse("https://example.com")
@@ -31,7 +31,7 @@ func TestSitemapsOf(t *testing.T) {
 	}
 	got := sitemapsOf(o, robotstxt.Parse([]byte(text)))
 	if len(got) != len(want) {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got sitemaps %+v", got)
 	}
 	for i, w := range want {
 		s := got[i]
@@ -41,7 +41,8 @@ func TestSitemapsOf(t *testing.T) {
 	}
 }
 
-// TestSitemapsOfALimitedAgent: the boundaries of an agent do not matter for what robots.txt says of a sitemap.
+// TestSitemapsOfALimitedAgent checks that the boundaries of an agent do not change what robots.txt
+// says about a sitemap.
 func TestSitemapsOfALimitedAgent(t *testing.T) {
 	e := adminEngine(t)
 	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{
@@ -61,6 +62,6 @@ func TestSitemapsOfALimitedAgent(t *testing.T) {
 	list := sitemapsOf(o, robotstxt.Parse([]byte("Sitemap: https://example.com/a.xml\nSitemap: https://example.com/private/b.xml\n")))
 	judgeSitemaps(t.Context(), e, id, list)
 	if len(list) != 2 || list[0].Access != AccessAllow || list[1].Access != AccessDeny || id.Config.Expires == "" {
-		t.Errorf("%+v", list)
+		t.Errorf("sitemaps = %+v", list)
 	}
 }

@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTotals: how honest lines of each kind are counted.
-// TestTunnelTotals: a CONNECT counts as a tunnel that was opened or refused, not as a request. A
+// TestTotals checks how honest lines of each kind are counted.
+// TestTunnelTotals checks that a CONNECT counts as an opened or refused tunnel, not as a request. A
 // request in an intercepted tunnel has its own line.
 func TestTunnelTotals(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestTunnelTotals(t *testing.T) {
 	a := r.totals.Agents[0]
 	want := Counts{Outcomes{Asked: 3, Refused: 3}, Tunnels{Outcomes{Asked: 3, Allowed: 2, Refused: 1}, 1}}
 	if len(r.findings) > 0 || a.Checked != 6 || a.Counts != want {
-		t.Errorf("%v, %+v", r.findings, a)
+		t.Errorf("findings %v, totals %+v, want none and 6 lines checked", r.findings, a)
 	}
 }
 
@@ -57,22 +57,22 @@ func TestTotals(t *testing.T) {
 	c := r.totals
 	if c.Files != 2 || c.Lines != 38 || c.Foreign != 11 || c.Unjudged != 4 || c.Unreadable != 1 || c.Errors != 1 || c.Checked != 26 || c.Replayed != 14 ||
 		c.ByState != 4 || c.AsRecorded != 8 || !c.First.Equal(noon) || !c.Last.Equal(noon.Add(time.Minute)) {
-		t.Errorf("%+v", c)
+		t.Errorf("totals = %+v", c)
 	}
 	if len(c.Agents) != 3 || c.Agents[0].Agent != "AcmeBot" || c.Agents[1].Agent != "Free" || c.Agents[2].Agent != "Reporter" {
-		t.Fatalf("%+v", c.Agents)
+		t.Fatalf("agents = %+v, want AcmeBot, Free and Reporter", c.Agents)
 	}
 	acme, reporter := c.Agents[0], c.Agents[2]
 	want := Counts{Outcomes{Asked: 20, Allowed: 10, Refused: 8, Failed: 2}, Tunnels{Outcomes: Outcomes{Asked: 2, Refused: 2}}}
 	if acme.Checked != 22 || acme.Counts != want {
-		t.Errorf("%+v", acme)
+		t.Errorf("totals of AcmeBot = %+v", acme)
 	}
 	if reporter.Counts != (Counts{Outcomes: Outcomes{Asked: 2, Allowed: 2}}) { // mode report refuses nothing
-		t.Errorf("%+v", reporter)
+		t.Errorf("totals of Reporter = %+v", reporter)
 	}
 }
 
-// TestCaps: the number of counted names is bounded, and all others are counted together.
+// TestCaps checks that the number of names is limited, and that all others are counted together.
 func TestCaps(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -88,15 +88,15 @@ func TestCaps(t *testing.T) {
 	))
 	long := exception.with("agent", strings.Repeat("x", maxLabel+1))
 	if c := auditLogs(t, Config{Texts: store}, logOf(t, long)).totals; len(c.Agents) != 1 || c.Agents[0].Agent != Others || c.Agents[0].Asked != 1 {
-		t.Errorf("names that no log has: %+v", c.Agents)
+		t.Errorf("agents with invalid names = %+v, want Others", c.Agents)
 	}
 	if c := r.totals; c.Caps != (CapTotals{Agents: 2, Texts: 1}) || len(c.Agents) != 3 || c.Agents[0].Agent != Others ||
 		c.Agents[0].Checked != 2 || len(c.Texts) != 2 || c.Texts[0].SHA256 != Others || c.Texts[0].Lines != 1 || c.Texts[1].Lines != 2 {
-		t.Errorf("%+v", c)
+		t.Errorf("totals = %+v, want most names counted as Others", c)
 	}
 }
 
-// TestOwners: the owner and contact of an agent come from the last line that names one of them.
+// TestOwners checks that the owner and contact of an agent come from the last line that has one.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -106,7 +106,7 @@ func TestOwners(t *testing.T) {
 		line.with("agent", "A").with("owner", "team a").with("contact", "a@acme.example").at(at(1)),
 		line.with("agent", "A").with("contact", "b@acme.example").at(at(2)),
 		line.with("agent", "A").at(at(3)),
-		line.with("agent", "B").with("owner", strings.Repeat("x", maxLabel+1)).at(at(4)), // no gateway logs it
+		line.with("agent", "B").with("owner", strings.Repeat("x", maxLabel+1)).at(at(4)), // longer than a gateway logs
 		line.with("agent", strings.Repeat("x", maxLabel+1)).with("owner", "team c").at(at(5)),
 	))
 	got := make(map[string][2]string)
@@ -118,7 +118,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestFaults: if a log cannot be read, or not to its end, the others are read all the same.
+// TestFaults checks that if a log cannot be read completely, the others are still read.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -151,15 +151,15 @@ func TestFaults(t *testing.T) {
 		"half gzip:2: reading on: unexpected EOF", fmt.Sprintf("long:1: it is longer than %d bytes", maxLine),
 	}
 	if err != nil || !slices.Equal(faults, want) {
-		t.Errorf("%v\n%s", err, strings.Join(faults, "\n"))
+		t.Errorf("Run = %v with faults:\n%s", err, strings.Join(faults, "\n"))
 	}
 	if totals.Checked != 4 || totals.Lines != 7 || totals.Unreadable != 3 || totals.Errors != 5 {
-		t.Errorf("%+v", totals)
+		t.Errorf("totals = %+v", totals)
 	}
 }
 
-// TestLost: a log that says that requests have no line is incomplete (docs/access-log.md, "A log
-// that takes no lines").
+// TestLost checks that a log with a notice of requests without lines is incomplete
+// (docs/access-log.md, "A log that takes no lines").
 func TestLost(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -173,11 +173,12 @@ func TestLost(t *testing.T) {
 	}})
 	want := "a.log:2: the log is incomplete: 12 lines are missing, because it took none from 2025-11-24T16:00:00Z until this line"
 	if err != nil || !slices.Equal(faults, []string{want}) || totals.Checked != 2 || totals.Errors != 1 || log == whole {
-		t.Errorf("%v, %q, %+v", err, faults, totals)
+		t.Errorf("Run = %v with faults %q and totals %+v", err, faults, totals)
 	}
 }
 
-// TestRunEnds: Run ends when the context ends, after the line at hand, and leaves nothing behind.
+// TestRunEnds checks that Run ends when the context ends, after the current line, and leaves
+// nothing running.
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -193,16 +194,16 @@ func TestRunEnds(t *testing.T) {
 			}
 		}})
 		if !errors.Is(err, stop) || n != 100 {
-			t.Fatalf("%d findings, %v", n, err)
+			t.Fatalf("Run = %[2]v after %[1]d findings, want the context's error after 100", n, err)
 		}
 	}
 	if _, err := Run(t.Context(), Config{}, nil, Callbacks{}); err == nil {
-		t.Error("an audit without texts")
+		t.Error("Run without texts gives no error")
 	}
 }
 
-// TestFilesOfOneLog: the files of one sealed log in several folders are one list, in the order of
-// the log's lines, whatever the times of the files.
+// TestFilesOfOneLog checks that the files of one sealed log in several folders are one list, in the
+// order of the log's lines, whatever the times of the files.
 func TestFilesOfOneLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -246,7 +247,7 @@ func TestFilesOfOneLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := io.ReadAll(in); string(text) != "once\n" || err != nil {
-		t.Errorf("standard input has %q, %v", text, err)
+		t.Errorf("standard input = %q, %v, want once", text, err)
 	}
 }
 
@@ -255,8 +256,8 @@ func sealedLine(seq int64) string {
 	return strings.TrimSuffix(string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence"}`), "gw1/access/1", seq)), "\n")
 }
 
-// fileLines are the lines of files by their names: a number is a line of an access log at that
-// minute, packed as the name says.
+// fileLines are the lines of files by name: a number is an access-log line at that minute,
+// compressed according to the name.
 func fileLines(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -296,8 +297,8 @@ func fileLines(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// TestFiles checks which logs an argument stands for, whatever their names, in which order, and
-// which files are left out.
+// TestFiles checks which logs an argument refers to, whatever their names, their order, and which
+// files are left out.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	const none, processLine = `{"level":"info"}`, `{"level":"error","logger":"http.log.error","request":{"method":"GET"},"status":502,"err_id":"x"}`
@@ -382,7 +383,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestUnreadableFiles: a file that may contain lines and cannot be read is an error that names it.
+// TestUnreadableFiles checks that a file that may contain lines but cannot be read is an error with
+// its name.
 func TestUnreadableFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -392,7 +394,7 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all, left, err := Files([]string{dir, filepath.Join(dir, "old") + "/"}, nil); err != nil || len(left) > 0 || len(all) != 2 || len(all[1]) != 1 {
-		t.Errorf("with the folder inside: %v, left out %v, %v", all, left, err)
+		t.Errorf("Files with an inner folder = %v, left out %v, %v", all, left, err)
 	}
 	var said []string
 	_, err = Run(t.Context(), Config{Texts: memory{}}, logs, Callbacks{
@@ -400,29 +402,29 @@ func TestUnreadableFiles(t *testing.T) {
 		Fault:   func(f Fault) { said = append(said, filepath.Base(f.File)+": "+f.Err.Error()) },
 	})
 	if want := []string{"access.log.1.xz: it is compressed with xz: decompress it first", "access.log.2.gpg: it is not text: it may be compressed or encrypted", "old: it is a folder with access logs: name it too"}; err != nil || !slices.Equal(said, want) {
-		t.Errorf("%q, %v", said, err)
+		t.Errorf("Files reports %q, %v", said, err)
 	}
 }
 
-// TestNoObject: a log whose filter removed the robots object is not skipped.
+// TestNoObject checks that a log whose filter removed the robots object is not skipped.
 func TestNoObject(t *testing.T) {
 	t.Parallel()
 	store := memory{}
 	l := sampleLines(t, store)["allowed"]
 	delete(l, "robots")
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, l, l)); r.brief() != "a:0 error\n" || r.totals.Unjudged != 2 {
-		t.Errorf("%q %+v", r.brief(), r.totals)
+		t.Errorf("audit of lines without the object: findings %q, totals %+v", r.brief(), r.totals)
 	}
-	// The gateway itself answers for this host, and for no other host whose name contains it.
+	// The gateway answers for this host itself, but not for another host whose name contains it.
 	own := object{"request": object{"method": "GET", "uri": "https://crawlgate.invalid/agent"}}
 	other := object{"request": object{"method": "GET", "uri": "http://example.com/?u=http://crawlgate.invalid/agent"}}
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, own, own, other)); r.totals.Foreign != 3 || r.totals.Unjudged != 1 {
-		t.Errorf("%q %+v", r.brief(), r.totals)
+		t.Errorf("audit with the gateway's own lines: findings %q, totals %+v", r.brief(), r.totals)
 	}
 }
 
-// TestPacked: logs are read in each compression that Caddy uses, which their content shows and not
-// their names.
+// TestPacked checks that logs are read in each compression of Caddy, which is detected by content,
+// not by name.
 func TestPacked(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -440,12 +442,13 @@ func TestPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := auditLogs(t, Config{Texts: store}, gz.String(), zst.String(), log, ""); r.totals.ByState != 3 || r.totals.Lines != 6 || r.totals.Files != 4 {
-		t.Errorf("%+v", r.totals)
+		t.Errorf("totals of compressed logs = %+v", r.totals)
 	}
 }
 
-// TestLogsOfSeveralGateways: lines of several gateways are read in the order of their times, so
-// that a gap between two gateways is seen. A line without a time stays after the line before it.
+// TestLogsOfSeveralGateways checks that lines of several gateways are read in the order of their
+// times, so that a gap between two gateways is noticed. A line without a time stays after the line
+// before it.
 func TestLogsOfSeveralGateways(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -472,7 +475,7 @@ func TestLogsOfSeveralGateways(t *testing.T) {
 		t.Errorf("%v, want %v", findings, want)
 	}
 	if totals.Files != 3 || totals.Checked != 9 || totals.Gaps.Late != 0 || totals.Gaps.Pairs != 7 {
-		t.Errorf("%+v", totals)
+		t.Errorf("totals of several gateways = %+v", totals)
 	}
 	for l := range byTime(texts) {
 		places = append(places, fmt.Sprint(l.Place))

@@ -13,7 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// wildLog returns a log of lines about 150 real files, of the length that lines have, and their texts.
+// wildLog returns a log of lines about 150 real files, with lines of realistic length, and the
+// texts.
 func wildLog(tb testing.TB) (log string, n int, store memory) {
 	tb.Helper()
 	store = memory{}
@@ -35,7 +36,7 @@ func wildLog(tb testing.TB) (log string, n int, store memory) {
 	return logOf(tb, lines...), len(lines), store
 }
 
-// repeated returns the first n lines of a log that begins again at its end.
+// repeated returns the first n lines of a log that is repeated.
 func repeated(log string, n int) [][]Source {
 	return [][]Source{{{"log", func() (io.ReadCloser, error) {
 		var again []io.Reader
@@ -51,7 +52,7 @@ func repeated(log string, n int) [][]Source {
 
 var ignore = Callbacks{Finding: func(Finding) {}, Fault: func(Fault) {}}
 
-// BenchmarkRun is an audit. An op is a line.
+// BenchmarkRun measures an audit. An op is a line.
 func BenchmarkRun(b *testing.B) {
 	log, n, store := wildLog(b)
 	b.SetBytes(int64(len(log) / n))
@@ -61,11 +62,11 @@ func BenchmarkRun(b *testing.B) {
 	b.ResetTimer()
 	totals, err := Run(b.Context(), Config{Texts: store}, logs, ignore)
 	if err != nil || totals.Checked != int64(b.N) || len(totals.NotProvable) > 0 || len(totals.Findings) > 0 && totals.Gaps.Short == 0 {
-		b.Fatalf("%+v %v", totals, err)
+		b.Fatalf("Run = %+v, %v", totals, err)
 	}
 }
 
-// BenchmarkRead is the part of an audit that the other readers of logs share. An op is a line.
+// BenchmarkRead measures the part of an audit that other readers of logs share. An op is a line.
 func BenchmarkRead(b *testing.B) {
 	log, n, _ := wildLog(b)
 	b.SetBytes(int64(len(log) / n))
@@ -76,13 +77,13 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// TestReadsOnce: each reader of a log decodes a line once, as an audit does. So it needs no more
-// memory than an audit, except for the line that it may keep.
+// TestReadsOnce checks that each reader of a log decodes a line once, like an audit. So it needs no
+// more memory than an audit, except for the line that it may keep.
 func TestReadsOnce(t *testing.T) {
 	log, n, store := wildLog(t)
 	audited := testing.AllocsPerRun(1, func() { _, _ = Run(t.Context(), Config{Texts: store}, repeated(log, n), ignore) })
 	read := testing.AllocsPerRun(1, func() { _ = Read(t.Context(), repeated(log, n), func(*Line) {}, ignore.Fault) })
 	if audited < float64(n) || read > audited+float64(n) {
-		t.Errorf("%d lines: %g allocations to read, %g to audit", n, read, audited)
+		t.Errorf("%d lines: %g allocations to read, but %g to audit", n, read, audited)
 	}
 }

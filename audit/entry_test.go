@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadEntry: lines of the gateway, lines of other loggers, and lines that are not JSON.
+// TestReadEntry checks lines of the gateway, lines of other loggers, and lines that are not JSON.
 func TestReadEntry(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -40,13 +40,13 @@ func TestReadEntry(t *testing.T) {
 	} {
 		e, err := readEntry([]byte(tt.line))
 		if ours := e.Robots != nil && err == nil; ours != tt.ours || (err != nil) != tt.bad {
-			t.Errorf("%q: ours %t, %v", tt.line, ours, err)
+			t.Errorf("%q: is a line of ours: %t, error %v", tt.line, ours, err)
 		}
 	}
 }
 
-// FuzzReadEntry: no line stops an audit, a line that is not JSON is an error, and a line of the
-// gateway is read.
+// FuzzReadEntry checks that no line stops an audit, that a line that is not JSON is an error, and
+// that a line of the gateway is read.
 func FuzzReadEntry(f *testing.F) {
 	f.Add([]byte(`{"level":"info","ts":1795262400.25,"request":{"method":"GET","uri":"http://site.example/x"},"duration":0.02,"robots":{"schema":2,"decision":"allow","reason":"no_rule","mode":"enforce","origin":"http://site.example","robots_url":"http://site.example/robots.txt","state":"rules","sha256":"aa","path_visible":true,"tokens":["a"]}}`))
 	f.Add([]byte(`{"ts":"2026/11/21 12:00:00","duration":"1s","robots":{"schema":2}}`))
@@ -56,20 +56,20 @@ func FuzzReadEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		e, err := readEntry(line)
 		if valid := json.Valid(line); err == nil && !valid && len(bytes.TrimSpace(line)) > 0 || err != nil && valid && !bytes.Contains(line, []byte("robots")) && bytes.TrimSpace(line)[0] == '{' {
-			t.Fatalf("%q: valid JSON is %t, %v", line, valid, err)
+			t.Fatalf("%q: valid JSON: %t, error %v", line, valid, err)
 		}
 		r := auditLogs(t, Config{Texts: store}, string(line))
 		if c := r.totals; c.Checked+c.Foreign+c.Unreadable != c.Lines || int64(len(r.faults)) != c.Errors+c.Torn {
-			t.Errorf("%q: %+v", line, c)
+			t.Errorf("%q: inconsistent totals %+v", line, c)
 		}
 		if c := r.totals; e.Robots != nil && err == nil && !bytes.Contains(line, []byte{'\n'}) && c.Checked != 1 {
-			t.Errorf("%q: %+v", line, c)
+			t.Errorf("%q: totals %+v, want one line checked", line, c)
 		}
 	})
 }
 
-// TestTorn: a line that a crash, a full disk or a truncated file leaves is counted, and the line
-// after it is read. A line that no crash leaves is an error.
+// TestTorn checks that an incomplete line, as a crash, a full disk or a truncated file leaves it,
+// is counted and that the next line is read. Other incomplete lines are errors.
 func TestTorn(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -99,7 +99,7 @@ func TestTorn(t *testing.T) {
 	} {
 		r := auditLogs(t, Config{Texts: store}, tt.log)
 		if c := r.totals; len(r.findings) > 0 || c.Checked != tt.checked || c.Torn != tt.torn || c.Errors != tt.errors || c.Unproven() != tt.torn {
-			t.Errorf("%s: %q %+v", name, r.brief(), c)
+			t.Errorf("%s: findings %q, totals %+v", name, r.brief(), c)
 		}
 	}
 }

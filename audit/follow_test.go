@@ -15,12 +15,12 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// wild returns the real files of the parser's own tests.
+// wild returns the real files of the parser's tests.
 func wild(tb testing.TB) (texts []string) {
 	tb.Helper()
 	names, err := filepath.Glob("../robotstxt/testdata/wild/*.txt")
 	if err != nil || len(names) < 100 {
-		tb.Fatalf("%d files, %v", len(names), err)
+		tb.Fatalf("found %d files, %v, want at least 100", len(names), err)
 	}
 	for _, name := range names {
 		data, err := os.ReadFile(name)
@@ -60,8 +60,8 @@ func cleaned(rule string) string {
 	return string(b)
 }
 
-// TestWhatTheEnforcerSaysFollows has the enforcer itself decide on real files, in each mode, for
-// agents with and without a group of their own, and audits its lines.
+// TestWhatTheEnforcerSaysFollows makes the enforcer decide on real files, in each mode, for agents
+// with and without their own group, and audits its lines.
 func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 	t.Parallel()
 	texts, store, hosts := wild(t), memory{}, sites{"absent.example": {Kind: fetch.KindAbsent, Status: 404, Cause: fetch.CauseStatus}}
@@ -112,20 +112,20 @@ func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 		enforce.ReasonUnrestricted, enforce.ReasonTunnelRestricted,
 	} {
 		if !seen[want] {
-			t.Errorf("no line has the reason %s", want)
+			t.Errorf("found no line with the reason %s", want)
 		}
 	}
 	r := auditLogs(t, Config{Texts: store, Redacted: "REDACTED"}, logOf(t, lines...))
 	if len(r.findings) > 0 || len(r.faults) > 0 {
-		t.Errorf("%d of %d lines do not follow: %s%+v", len(r.findings), len(lines), r.brief(), r.findings[0])
+		t.Errorf("%d of %d lines have findings: %s%+v", len(r.findings), len(lines), r.brief(), r.findings[0])
 	}
 	if c := r.totals; c.Checked != int64(len(lines)) || c.Replayed < c.Checked*9/10 || len(c.NotProvable) > 0 ||
 		c.Replayed+c.ByState+c.AsRecorded != c.Checked {
-		t.Errorf("%+v", c)
+		t.Errorf("totals = %+v", c)
 	}
 }
 
-// TestUnreachableExpired: a site that was unreachable for long enough counts as absent.
+// TestUnreachableExpired checks that a site that was unreachable for long enough counts as absent.
 func TestUnreachableExpired(t *testing.T) {
 	t.Parallel()
 	p := fetch.Policy{}.Complete()
@@ -133,16 +133,16 @@ func TestUnreachableExpired(t *testing.T) {
 	e := &enforce.Enforcer{Rules: rulesOf(t, sites{}, p)}
 	d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://away.example/x"), Identity: crawler(t, "AcmeBot")})
 	if d.Reason != enforce.ReasonUnreachableExpired {
-		t.Fatalf("reason %s", d.Reason)
+		t.Fatalf("reason = %s, want unreachable_expired", d.Reason)
 	}
 	r := auditLogs(t, Config{Texts: memory{}}, logOf(t, lineOf(t, d.Record(), "GET", "http://away.example/x", noon)))
 	if len(r.findings) > 0 || r.totals.ByState != 1 {
-		t.Errorf("%s %+v", r.brief(), r.totals)
+		t.Errorf("audit of the line: findings %s, totals %+v", r.brief(), r.totals)
 	}
 }
 
-// TestEveryReasonHasABasis: each reason that comes before the rules is known as one. Otherwise an
-// audit would accept whatever a line with it says.
+// TestEveryReasonHasABasis checks that each reason for a decision without rules is known. Otherwise
+// an audit would accept any line with it.
 func TestEveryReasonHasABasis(t *testing.T) {
 	t.Parallel()
 	later := []enforce.Reason{
@@ -154,7 +154,7 @@ func TestEveryReasonHasABasis(t *testing.T) {
 	for _, reason := range enforce.Reasons() {
 		_, before := bases[reason]
 		if after := !before && reason.Failure() || slices.Contains(later, reason); before == after {
-			t.Errorf("%s has a basis: %t, comes later: %t", reason, before, after)
+			t.Errorf("reason %s has a basis: %t, comes after the rules: %t, want one of them", reason, before, after)
 		}
 	}
 }

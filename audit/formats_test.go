@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// encoded returns the end and the duration of a request, as Caddy's encoder writes them.
+// encoded returns the end and the duration of a request in the formats of Caddy's encoder.
 func encoded(tb testing.TB, c logging.LogEncoderConfig, end time.Time, took time.Duration) (ts, duration json.RawMessage) {
 	tb.Helper()
 	line, err := zapcore.NewJSONEncoder(c.ZapcoreEncoderConfig()).EncodeEntry(zapcore.Entry{Time: end}, []zapcore.Field{zap.Duration("duration", took)})
@@ -27,8 +27,8 @@ func encoded(tb testing.TB, c logging.LogEncoderConfig, end time.Time, took time
 	return fields.TS, fields.Duration
 }
 
-// TestFilters: a line that Caddy's filters have changed is not a finding. If they hide its URL, it
-// is not proven.
+// TestFilters checks that a line that Caddy's filters changed is not a finding. If they hide its
+// URL, it is not proven.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -78,9 +78,9 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestFormats: in all of Caddy's formats of times and durations, and if a filter removes them, an
-// honest line is not a finding. A line that rests on an older text, or whose request was sent after
-// its end, is one. The robots object has its own times.
+// TestFormats checks that with each of Caddy's formats of times and durations, and without them, an
+// honest line is not a finding, while a line that is based on an older text, or whose request was
+// sent after its end, is one. The robots object has its own times.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -113,15 +113,15 @@ func TestFormats(t *testing.T) {
 				}
 				honest := []object{text(-60, other), text(0, store.keep(sample)), in(sent, end), in(lines["disallowed"], end.Add(time.Second))}
 				if r := auditLogs(t, Config{Texts: store}, logOf(t, honest...)); r.brief() != "" || r.totals.Replayed != 2 {
-					t.Errorf("%+v: %q %+v", c, r.brief(), r.totals)
+					t.Errorf("%+v: honest lines: findings %q, totals %+v", c, r.brief(), r.totals)
 				}
 				older := in(lines["disallowed"], noon.Add(11*time.Second))
 				if r := auditLogs(t, Config{Texts: store}, logOf(t, append(honest, text(10, other), older)...)); r.totals.Findings[KindHistory] != 1 {
-					t.Errorf("%+v: an older text: %q", c, r.brief())
+					t.Errorf("%+v: an older text: findings %q, want one", c, r.brief())
 				}
 				late := in(lines["allowed"].with("sent_at", float64(end.Add(2*time.Second).UnixMicro())/1e6), end)
 				if r := auditLogs(t, Config{Texts: store}, logOf(t, late)); r.totals.Findings[KindImpossible] != 1 {
-					t.Errorf("%+v: a sending after the end: %q", c, r.brief())
+					t.Errorf("%+v: a request sent after its end: findings %q, want one", c, r.brief())
 				}
 			}
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// request is the line of a request to a host with a Crawl-delay of 2 s. Its times are in
-// milliseconds after noon.
+// request is a request to a host with a Crawl-delay of 2 s. Its times are in milliseconds after
+// noon.
 type request struct {
 	began, took, waited int
-	sent                int    // when it went out; 0: at the end of its wait, below 0: the line does not say
+	sent                int    // when it was sent; 0: at the end of its wait; below 0: not in the line
 	agent               string // default AcmeBot; Free has no delay
 	reason              enforce.Reason
 	decision            string
@@ -96,7 +96,7 @@ func TestGaps(t *testing.T) {
 			"three",
 			[]request{{began: 0, took: 50}, {began: 4000, took: 50}, {began: 2000, took: 2100}},
 			"",
-			GapTotals{Pairs: 2, Kept: 2}, // the first and the second do not follow each other
+			GapTotals{Pairs: 2, Kept: 2}, // the first and the second are not neighbours
 		},
 		{
 			"two too close to one",
@@ -117,7 +117,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestGapFinding checks what a finding says about a gap.
+// TestGapFinding checks the finding about a gap.
 func TestGapFinding(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -125,16 +125,16 @@ func TestGapFinding(t *testing.T) {
 	f := r.findings[0]
 	if f.Place != (Place{File: "b", Line: 1}) || f.Agent != "Other" || f.URL != "http://slow.example/x" ||
 		f.Message != "sent 700ms after a:1, the Crawl-delay is 2s" || *f.Gap != (Gap{Place{File: "a", Line: 1}, "slow.example", 0.7, 2}) {
-		t.Errorf("%+v %+v", f, f.Gap)
+		t.Errorf("finding = %+v, gap = %+v", f, f.Gap)
 	}
 	for _, a := range r.totals.Agents {
 		if want := map[string]int64{"Other": 1}[a.Agent]; a.Findings != want {
-			t.Errorf("agent %s has %d findings", a.Agent, a.Findings)
+			t.Errorf("agent %s has %d findings, want none but Other's", a.Agent, a.Findings)
 		}
 	}
 }
 
-// TestOperatorsBounds: a gap is compared with the delay within the operator's bounds.
+// TestOperatorsBounds checks that a gap is compared with the delay within the operator's limits.
 func TestOperatorsBounds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -155,25 +155,25 @@ func TestOperatorsBounds(t *testing.T) {
 	}
 }
 
-// TestUntimed: a line without the time of sending cannot be compared, and is counted. No other time
-// of the line replaces it.
+// TestUntimed checks that a line without the time of sending is not compared, but counted. No other
+// time of the line replaces it.
 func TestUntimed(t *testing.T) {
 	t.Parallel()
 	store := memory{}
 	first, second := request{took: 50}.line(t, store), request{began: 3000, took: 50, sent: -1}.line(t, store)
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, first, second)); r.totals.Gaps != (GapTotals{Untimed: 1}) {
-		t.Errorf("without sent_at: %+v", r.totals.Gaps)
+		t.Errorf("gaps without sent_at = %+v, want one untimed", r.totals.Gaps)
 	}
 	for _, field := range []string{"decided_at", "ended_at"} {
 		l := request{began: 3000, took: 50}.line(t, store).with(field, nil)
 		if r := auditLogs(t, Config{Texts: store}, logOf(t, first, l)); r.totals.Gaps != (GapTotals{Pairs: 1, Kept: 1}) {
-			t.Errorf("without %s: %+v", field, r.totals.Gaps)
+			t.Errorf("gaps without %s = %+v, want one kept", field, r.totals.Gaps)
 		}
 	}
 }
 
-// TestLateLines: a request that ended long after others were sent is compared with the requests
-// that are remembered. If its neighbours are forgotten, it is counted.
+// TestLateLines checks that a request that ended long after others were sent is compared with the
+// remembered requests, and counted if its neighbours are forgotten.
 func TestLateLines(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -186,10 +186,10 @@ func TestLateLines(t *testing.T) {
 		want  GapTotals
 	}{
 		{2000 * 2 * window, GapTotals{Kept: 1}},
-		{2000*2*window - 3000, GapTotals{Kept: -1, Short: 2}}, // between two that are remembered
+		{2000*2*window - 3000, GapTotals{Kept: -1, Short: 2}}, // between two remembered requests
 		{1000, GapTotals{Kept: 1, Late: 1}},                   // quiet after it; the requests before it are forgotten
 	} {
-		end := 2000*2*window + 5001 // whole seconds have no unit
+		end := 2000*2*window + 5001 // whole seconds are printed without unit
 		r := auditLogs(t, Config{Texts: store}, logOf(t, append(lines[:2*window:2*window], request{began: tt.began, took: end - tt.began}.line(t, store))...))
 		tt.want.Kept += 2*window - 1
 		tt.want.Pairs = tt.want.Kept + tt.want.Short
@@ -199,8 +199,8 @@ func TestLateLines(t *testing.T) {
 	}
 }
 
-// TestHostsAreForgotten: the number of hosts is bounded. The host that was asked least recently is
-// dropped, and the totals say so.
+// TestHostsAreForgotten checks that the number of hosts is limited. The least recently requested
+// host is dropped, and the totals report it.
 func TestHostsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -212,6 +212,6 @@ func TestHostsAreForgotten(t *testing.T) {
 	cfg := Config{Texts: store, limits: limits{agents: 1, texts: 1, hosts: 3, records: 20}}
 	r := auditLogs(t, cfg, logOf(t, append(lines, request{began: 30, took: 1, host: "n9.example"}.line(t, store))...))
 	if r.totals.Caps != (CapTotals{Hosts: 8}) || r.totals.Gaps.Kept != 9 || r.totals.Gaps.Short != 1 {
-		t.Errorf("%+v %+v", r.totals.Caps, r.totals.Gaps)
+		t.Errorf("limits = %+v, gaps = %+v", r.totals.Caps, r.totals.Gaps)
 	}
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/memstore"
 )
 
-// noon is when the lines of the tests end.
+// noon is the time at which the lines of the tests end.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// memory is a store of texts by hashes, which may be wrong.
+// memory is a store of texts by hash, which may be wrong.
 type memory map[[32]byte]memoryText
 
 type memoryText struct {
@@ -40,14 +40,14 @@ func (m memory) Body(_ context.Context, sha [32]byte) ([]byte, error) {
 	return t.body, t.err
 }
 
-// keep adds a text under its own hash, and returns the hash as the log has it.
+// keep adds a text under its hash, and returns the hash as in the log.
 func (m memory) keep(text string) string {
 	sha := sha256.Sum256([]byte(text))
 	m[sha] = memoryText{body: []byte(text)}
 	return hex.EncodeToString(sha[:])
 }
 
-// sites is a fetcher. It has the robots.txt of each host by its name.
+// sites is a fetcher with the robots.txt of each host by name.
 type sites map[string]fetch.Outcome
 
 func (s sites) Fetch(_ context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
@@ -78,7 +78,7 @@ func crawler(tb testing.TB, token string) enforce.Identity {
 	}
 	identity, ok := id.Named(token)
 	if !ok {
-		tb.Fatalf("%q names no agent", token)
+		tb.Fatalf("%q is not the token of an agent", token)
 	}
 	return identity
 }
@@ -90,17 +90,17 @@ func target(tb testing.TB, rawURL string) origin.Target {
 		tb.Fatal(err)
 	}
 	to, err := origin.ParseTarget(rawURL)
-	if err != nil { // no request can have the path
+	if err != nil { // a request cannot have this path
 		return origin.Target{Origin: o, Path: strings.TrimPrefix(rawURL, o.String())}
 	}
 	return to
 }
 
-// object is a line as JSON has it, to be changed.
+// object is a JSON line that tests change.
 type object map[string]any
 
-// lineOf returns the access-log line of a decision on a request that ended then, 20 ms after it was
-// made.
+// lineOf returns the access-log line of a decision on a request that ended at a time, 20 ms after
+// it was made.
 func lineOf(tb testing.TB, rec enforce.LogRecord, method, uri string, end time.Time) object {
 	tb.Helper()
 	rec.DecidedAt, rec.EndedAt = enforce.SecondsOf(end.Add(-20*time.Millisecond)), enforce.SecondsOf(end)
@@ -153,7 +153,7 @@ func (o object) asked(uri string) object {
 	return changed
 }
 
-// logOf writes lines as Caddy does.
+// logOf writes lines like Caddy.
 func logOf(tb testing.TB, lines ...object) string {
 	tb.Helper()
 	var b bytes.Buffer
@@ -174,7 +174,7 @@ type told struct {
 	totals   Totals
 }
 
-// brief is one line a finding.
+// brief returns one line per finding.
 func (r told) brief() string {
 	var b strings.Builder
 	for _, f := range r.findings {
@@ -186,7 +186,7 @@ func (r told) brief() string {
 	return b.String()
 }
 
-// auditLogs audits logs, which are called a, b and so on.
+// auditLogs audits logs, which are named a, b and so on.
 func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
 	tb.Helper()
 	var sources []Source
@@ -218,8 +218,8 @@ func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
 	return r
 }
 
-// answersFor returns lines about each robots.txt that the lines of logs rest on, or nothing if logs
-// has such lines itself. Their time is after the others', so they also stand for the earlier
+// answersFor returns lines about each robots.txt that the lines of logs are based on, or nothing if
+// logs has such lines itself. They are later than the others, so they also stand for the earlier
 // content of each site.
 func answersFor(logs string) string {
 	var b strings.Builder

@@ -21,9 +21,9 @@ func answered(second int, a robotscache.Answer) object {
 	}
 }
 
-// TestHistory: a line rests on the log's earlier lines about its origin, as of the time when its
-// request was decided. A changed line is found. Before the first line about the origin, nothing is
-// claimed.
+// TestHistory checks that a line is based on the log's earlier lines about its origin, as of the
+// time of its decision, and that a changed line is found. Without an earlier line about the origin,
+// there is no finding.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -48,7 +48,7 @@ func TestHistory(t *testing.T) {
 	after := func(second int, line string) object {
 		return lines[line].at(noon.Add(time.Duration(second) * time.Second))
 	}
-	decided := func(second float64, o object) object { // decided longer before its end than the others
+	decided := func(second float64, o object) object { // decided earlier before its end than the others
 		return o.with("decided_at", float64(noon.Unix())+second)
 	}
 	var refreshed []object
@@ -112,7 +112,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfSeveralLogs: each log has its own history, in the same folder or in another.
+// TestHistoryOfSeveralLogs checks that each log has its own history, in the same folder or in
+// another.
 func TestHistoryOfSeveralLogs(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -145,7 +146,7 @@ func TestHistoryOfSeveralLogs(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: forgotten records are counted, and no longer prove anything.
+// TestHistoryIsBounded checks that forgotten records are counted, and no longer prove anything.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -160,16 +161,16 @@ func TestHistoryIsBounded(t *testing.T) {
 	limits.records = 1
 	r := auditLogs(t, Config{Texts: store, limits: limits}, logOf(t, lines...))
 	if r.totals.Caps.Records > 0 || r.totals.Replayed != 1 {
-		t.Errorf("%+v", r.totals)
+		t.Errorf("totals = %+v, want one line replayed", r.totals)
 	}
 	lines = append(lines[:1], answered(-30, robotscache.Answer{Origin: "https://b.example", Status: 404, Cause: "status", State: "absent"}), l)
 	r = auditLogs(t, Config{Texts: store, limits: limits}, logOf(t, lines...))
 	if r.totals.Caps.Records != 1 || r.totals.NotProvable[CauseHistory] != 1 {
-		t.Errorf("%+v", r.totals)
+		t.Errorf("totals = %+v, want one record forgotten and one line not provable", r.totals)
 	}
 }
 
-// TestAnswers: a line about a robots.txt that contradicts itself or its text is found.
+// TestAnswers checks that a line about a robots.txt that contradicts itself or its text is found.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -198,7 +199,7 @@ func TestAnswers(t *testing.T) {
 		}
 		r := auditLogs(t, Config{Texts: store}, logOf(t, line))
 		if got := len(r.findings) == 1 && strings.HasPrefix(r.findings[0].Message, want); got != (want != "") || r.totals.Answers != 1 || r.totals.Checked != 0 {
-			t.Errorf("%q: %+v", want, r.findings)
+			t.Errorf("want finding %q, got %+v", want, r.findings)
 		}
 	}
 }
@@ -227,7 +228,7 @@ func TestHistoryBehindLostLines(t *testing.T) {
 	} {
 		r := auditLogs(t, Config{Texts: store}, logOf(t, tt.log...))
 		if r.totals.Findings[KindHistory] != tt.findings || r.totals.NotProvable[CauseHistory] != tt.unknown || len(r.findings) != int(tt.findings) {
-			t.Errorf("%d: %+v, %+v", i, r.findings, r.totals.NotProvable)
+			t.Errorf("case %d: findings %+v, not provable %+v", i, r.findings, r.totals.NotProvable)
 		}
 	}
 	// Neither does a line that was cut off, that cannot be read, or that says so for the sealer.

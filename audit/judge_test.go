@@ -18,7 +18,7 @@ import (
 
 const sample = "User-agent: *\nDisallow: /private/\nAllow: /private/open\nCrawl-delay: 2\n\nUser-agent: Loner\nDisallow: /*?secret=\nDisallow: /end$\nDisallow: /plain\n\nUser-agent: Shut\nDisallow: /\n"
 
-// sampleLines returns honest lines about a site with that file, and one without.
+// sampleLines returns honest lines about a site with the sample file, and about one without.
 func sampleLines(tb testing.TB, store memory) map[string]object {
 	tb.Helper()
 	store.keep(sample)
@@ -69,8 +69,8 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 	return lines
 }
 
-// TestTampering changes honest lines, one field or a few at a time. Each change is found, with its
-// kind.
+// TestTampering changes one field or a few fields of honest lines. Each change must be found, with
+// its kind.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -141,7 +141,7 @@ func TestTampering(t *testing.T) {
 		{"at run time", changes{"exception_by": nil}, KindImpossible},
 		{"at run time", changes{"exception_ticket": nil}, KindImpossible},
 		{"at run time", changes{"exception_until": nil}, KindImpossible},
-		{"at run time", changes{"exception_until": float64(noon.Unix())}, KindImpossible}, // when it was decided
+		{"at run time", changes{"exception_until": float64(noon.Unix())}, KindImpossible}, // the time of the decision
 		{"at run time", changes{"exception": nil}, KindImpossible},
 		{"off", changes{"exception_order": "A-1"}, KindImpossible},
 		{"exception", changes{"mode": "off"}, KindImpossible},
@@ -178,11 +178,11 @@ func TestTampering(t *testing.T) {
 	} {
 		l, ok := lines[tt.line]
 		if !ok {
-			t.Fatalf("no line %q", tt.line)
+			t.Fatalf("found no line %q", tt.line)
 		}
 		name := fmt.Sprintf("%s with %v", tt.line, tt.changes)
 		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); len(r.findings)+len(r.faults) > 0 || len(r.totals.NotProvable) > 0 {
-			t.Fatalf("the honest line %q: %+v %+v", tt.line, r.findings, r.totals)
+			t.Fatalf("the honest line %q: findings %+v, totals %+v", tt.line, r.findings, r.totals)
 		}
 		for field, value := range tt.changes {
 			l = l.with(field, value)
@@ -197,7 +197,7 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// TestStatus: a refused request must not be answered as if it had passed.
+// TestStatus checks that a refused request must not have the answer of a request that passed.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -210,8 +210,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestFormsOfOtherConfigurations: with "paths as_sent" a path is judged as sent, and the line says
-// so.
+// TestFormsOfOtherConfigurations checks that with "paths as_sent" a path is judged as sent,
+// according to the line.
 func TestFormsOfOtherConfigurations(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -221,17 +221,18 @@ func TestFormsOfOtherConfigurations(t *testing.T) {
 		"both, and only one was judged": lines["both"].with("form", "as_sent"),
 	} {
 		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); len(r.findings) > 0 || r.totals.Replayed != 1 {
-			t.Errorf("%s: %+v", name, r.findings)
+			t.Errorf("%s: findings %+v", name, r.findings)
 		}
 	}
-	// The message says which form.
+	// The message contains the form.
 	r := auditLogs(t, Config{Texts: store}, logOf(t, lines["both"].asked("http://site.example/page")))
 	if want := `logged with no_rule of group "*", form "both" of the path, the rules say no_rule of group "*"`; len(r.findings) != 1 || r.findings[0].Message != want {
-		t.Errorf("%+v", r.findings)
+		t.Errorf("findings = %+v", r.findings)
 	}
 }
 
-// TestURLTampering: the URL of a line is compared with its origin, and matched against the rules.
+// TestURLTampering checks that the URL of a line is compared with its origin, and matched against
+// the rules.
 func TestURLTampering(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -251,7 +252,7 @@ func TestURLTampering(t *testing.T) {
 	}
 }
 
-// TestFinding checks how a finding is printed.
+// TestFinding checks the fields of a finding.
 func TestFinding(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -261,11 +262,12 @@ func TestFinding(t *testing.T) {
 	if f.Message != `logged as no_rule, the rules say disallowed by line 2, "/private/" of group "*"` || f.Agent != "AcmeBot" ||
 		f.URL != "http://site.example/private/x" || *f.Computed != (Verdict{"disallowed", "*", "/private/", 2, 2, ""}) ||
 		*f.Recorded != (Verdict{"no_rule", "*", "", 0, 2, ""}) || f.SHA256 != store.keep(sample) {
-		t.Errorf("%+v", f)
+		t.Errorf("finding = %+v", f)
 	}
 }
 
-// TestTexts: an unavailable text is counted and listed. A text with another hash is a finding.
+// TestTexts checks that an unavailable text is counted and listed, and that a text with another
+// hash is a finding.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	honest := memory{}
@@ -295,13 +297,13 @@ func TestTexts(t *testing.T) {
 		}
 		want := TextTotals{honest.keep(sample), "http://site.example", tt.cause, 2, Place{File: "a", Line: 1}}
 		if len(c.Texts) != 1 || c.Texts[0] != want {
-			t.Errorf("%s: %+v", tt.name, c.Texts)
+			t.Errorf("%s: texts = %+v", tt.name, c.Texts)
 		}
 	}
 }
 
-// TestCutText: if a text is as long as the kept part of a longer one, its last line may be part of
-// a rule or a whole one.
+// TestCutText checks a text that is as long as the kept part of a longer one: its last line may be
+// part of a rule or a whole one.
 func TestCutText(t *testing.T) {
 	t.Parallel()
 	const head, tail = "User-agent: *\nDisallow: /a\n", "\nDisallow: /b"
@@ -314,20 +316,20 @@ func TestCutText(t *testing.T) {
 		e := &enforce.Enforcer{Rules: rulesOf(t, sites{"long.example": out}, fetch.Policy{}.Complete())}
 		d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://long.example/b"), Identity: crawler(t, "AcmeBot")})
 		if d.Allowed != truncated {
-			t.Fatalf("truncated %t: %+v", truncated, d)
+			t.Fatalf("truncated %t: decision %+v", truncated, d)
 		}
 		l := lineOf(t, d.Record(), "GET", "http://long.example/b", noon)
 		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); len(r.findings) > 0 || r.totals.Replayed != 1 {
-			t.Errorf("truncated %t: %+v", truncated, r.findings)
+			t.Errorf("truncated %t: findings %+v", truncated, r.findings)
 		}
 		if r := auditLogs(t, Config{Texts: store}, logOf(t, l.asked("http://long.example/a"))); r.brief() != "a:1 verdict\n" && r.brief() != "a:1 evidence\n" {
-			t.Errorf("truncated %t, another path: %q", truncated, r.brief())
+			t.Errorf("truncated %t: findings for another path %q", truncated, r.brief())
 		}
 	}
 }
 
-// TestRedactedQueries: if a rule could look at a query that the log does not show, nothing is
-// claimed.
+// TestRedactedQueries checks that nothing is claimed if a rule could depend on a query that the log
+// does not show.
 func TestRedactedQueries(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -346,7 +348,7 @@ func TestRedactedQueries(t *testing.T) {
 	}{
 		{loner, "http://site.example/page?REDACTED", "", true},
 		{loner, "http://site.example/page?a=REDACTED&b=1", "", true},
-		{loner, "http://site.example/page?a=1", "", true}, // Caddy's filter query may have taken b out
+		{loner, "http://site.example/page?a=1", "", true}, // Caddy's query filter may have removed b
 		{loner, "http://site.example/page?b=1&a=1", "", false},
 		{plain, "http://plain.example/page?REDACTED", "", false},
 		{plain, "http://plain.example/private/?REDACTED", "a:1 verdict\n", false},
@@ -363,8 +365,8 @@ func TestRedactedQueries(t *testing.T) {
 	}
 }
 
-// TestAskers: a rule that could look at the query is recognized by its beginning, however it is
-// written.
+// TestAskers checks that a rule that could depend on the query is recognized by its beginning, in
+// any spelling.
 func TestAskers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -380,29 +382,29 @@ func TestAskers(t *testing.T) {
 		{"User-agent: *\nDisallow /a$ # x\n", "/a", false, true},
 		{"User-agent: *\nDisallow: /a # ?\n", "/a", false, false},
 		{"User-agent: *\nDisallow: *a\n", "/b", false, true},
-		{"User-agent: *\nDisallow: ?a\n", "/b", false, false}, // begins with neither / nor *: no rule
+		{"User-agent: *\nDisallow: ?a\n", "/b", false, false}, // not a rule, since it begins with neither / nor *
 		{"User-agent: *\nDisallow: /%7Eu?b\n", "/~u/x", false, true},
 		{"User-agent: *\nAllow: /d/index.html\n", "/d/", false, false},
 		{"User-agent: *\nAllow: /d/index.html\n", "/d/", true, true},
 	} {
 		if got := !queryDependentRules([]byte(tt.text), tt.indexHTML).Match(nil, tt.path).Allowed; got != tt.asks {
-			t.Errorf("%q on %s: %t", tt.text, tt.path, got)
+			t.Errorf("%q on %s depends on the query: %t, want the opposite", tt.text, tt.path, got)
 		}
 	}
 }
 
-// TestBrokenURL: bytes that no JSON text can hold are replaced in the log.
+// TestBrokenURL checks bytes that JSON cannot represent, which are replaced in the log.
 func TestBrokenURL(t *testing.T) {
 	t.Parallel()
 	store := memory{}
 	l := sampleLines(t, store)["allowed"].asked("http://site.example/page/\uFFFD")
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); r.totals.NotProvable[CauseURL] != 1 || len(r.findings) > 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("audit = %+v, want the line not provable", r)
 	}
 }
 
-// TestOwnGroupOnly: only the configuration says that the group * does not bind an agent, unless the
-// agent is a well-known one.
+// TestOwnGroupOnly checks that only the configuration shows that the group * does not apply to an
+// agent, unless the agent is a well-known one.
 func TestOwnGroupOnly(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -423,13 +425,13 @@ func TestOwnGroupOnly(t *testing.T) {
 			t.Errorf("%q: %q, want %q", tt.own, r.brief(), tt.want)
 		}
 		if len(r.findings) > 0 && !strings.Contains(r.findings[0].Message, "name it with --ignore-wildcard-group") {
-			t.Errorf("%q does not say what to do", r.findings[0].Message)
+			t.Errorf("the message %q does not name the flag", r.findings[0].Message)
 		}
 	}
 }
 
-// TestTextsAreForgotten: the memory for rulesets is bounded, and a forgotten one is read again when
-// it is needed.
+// TestTextsAreForgotten checks that the memory for rulesets is limited, and that a forgotten text
+// is read again when it is needed.
 func TestTextsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -442,7 +444,7 @@ func TestTextsAreForgotten(t *testing.T) {
 		sha := sha256.Sum256([]byte(body))
 		shas = append(shas, sha)
 		if c.get(sha); len(c.known) > 3 || c.used > 3*overhead {
-			t.Fatalf("%d texts of %d bytes are kept", len(c.known), c.used)
+			t.Fatalf("%d texts of %d bytes are kept, want at most 3", len(c.known), c.used)
 		}
 	}
 	before := *counting.n

@@ -6,8 +6,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestTDMFileLines: a line that has the rule of a TDM file is computed from it. If the rule was
-// longer than a line, or the log does not show the whole URL, nothing is claimed.
+// TestTDMFileLines checks that a line with the rule of a TDM file is computed from it. If the rule
+// was longer than a line, or the log does not show the whole URL, nothing is claimed.
 func TestTDMFileLines(t *testing.T) {
 	t.Parallel()
 	const (
@@ -37,7 +37,7 @@ func TestTDMFileLines(t *testing.T) {
 		{"a path that JSON does not hold", line.asked("http://plain.example/\uFFFD"), ""},
 	} {
 		if r := auditLogs(t, Config{Texts: memory{}, Redacted: "REDACTED"}, logOf(t, tt.line)); r.brief() != tt.want {
-			t.Errorf("%s: %q", tt.name, r.brief())
+			t.Errorf("%s: findings %q", tt.name, r.brief())
 		}
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// TestVisitTime: a refusal by visit_time is computed from the text and the time of the line. A request that passed at
-// another hour is not a finding: agents may ignore the field. Other boundaries are the operator's word.
+// TestVisitTime checks that a refusal by visit_time is computed from the text and the time of the
+// line. A request that passed at another hour is not a finding, since agents may ignore the field.
+// Other boundaries are taken from the line.
 func TestVisitTime(t *testing.T) {
 	t.Parallel()
-	now := time.Now().UTC() // as the cache has it
+	now := time.Now().UTC() // like the cache
 	opens := now.Add(2 * time.Hour).Truncate(time.Minute)
 	hours := opens.Format("1504-") + opens.Add(time.Hour).Format("1504")
 	text := "User-agent: *\nVisit-time: " + hours + "\nDisallow: /private/\n\nUser-agent: Free\nVisit-time: " + hours + "\nAllow: /\n"
@@ -75,9 +76,9 @@ func TestVisitTime(t *testing.T) {
 		}
 	}
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, refused.with("decided_at", nil))); len(r.findings) > 0 || len(r.totals.NotProvable) != 1 {
-		t.Errorf("without its time: %+v, %v", r.findings, r.totals.NotProvable)
+		t.Errorf("a line without its time: findings %+v, not provable %v", r.findings, r.totals.NotProvable)
 	}
 	if got := refused["robots"].(object)["reason"]; got != string(enforce.ReasonVisitTime) || tunnel.Reason != enforce.ReasonVisitTime {
-		t.Errorf("the lines are about %v and %s", got, tunnel.Reason)
+		t.Errorf("the lines have the reasons %v and %s, want visit_time", got, tunnel.Reason)
 	}
 }

@@ -15,7 +15,7 @@ func manyDays(n int) ([][]audit.Source, int) {
 
 func unreported(audit.Fault) {}
 
-// BenchmarkOf is a report. An op is a line.
+// BenchmarkOf measures a report. An op is a line.
 func BenchmarkOf(b *testing.B) {
 	sources, _ := manyDays(b.N/len(day()) + 1)
 	b.ReportAllocs()
@@ -25,13 +25,13 @@ func BenchmarkOf(b *testing.B) {
 	}
 }
 
-// TestCostOfALine: a report allocates little more per line than reading it does: the line's origin
-// and hour.
+// TestCostOfALine checks that a report allocates little more per line than reading it: the line's
+// origin and hour.
 func TestCostOfALine(t *testing.T) {
 	sources, n := manyDays(200)
 	reported := testing.AllocsPerRun(3, func() { _, _ = Of(t.Context(), sources, Filter{}, unreported) })
 	read := testing.AllocsPerRun(3, func() { _ = audit.Read(t.Context(), sources, func(*audit.Line) {}, unreported) })
 	if each := (reported - read) / float64(n); read < float64(n) || each > 3 {
-		t.Errorf("%d lines: %g allocations, %g of them to read: %g more for a line", n, reported, read, each)
+		t.Errorf("%d lines: %g allocations, %g of them to read: %g more per line", n, reported, read, each)
 	}
 }

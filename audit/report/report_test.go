@@ -21,7 +21,8 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// asked returns the line of a request that was sent, and ended, the given minutes after noon.
+// asked returns the line of a request that was sent, and ended, the given number of minutes after
+// noon.
 func asked(minutes float64, change func(r *enforce.LogRecord)) string {
 	at := noon.Add(time.Duration(minutes * float64(time.Minute)))
 	r := enforce.LogRecord{
@@ -54,7 +55,7 @@ func reportOf(tb testing.TB, f Filter, lines ...string) Report {
 	return r
 }
 
-// sealed returns a line with a place in a sealed log.
+// sealed returns a line with its number in a sealed log.
 func sealed(line string) string {
 	return string(bytes.TrimSpace(evidence.Splice([]byte(line), "gw/access/1", 0)))
 }
@@ -139,7 +140,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestTunnels: a CONNECT counts as a tunnel in each table, and never as a request.
+// TestTunnels checks that a CONNECT counts as a tunnel in each table, and never as a request.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	connect := func(change func(r *enforce.LogRecord)) string {
@@ -165,27 +166,27 @@ func TestTunnels(t *testing.T) {
 		}
 		all := table.by != "refusal" && table.by != "purpose" && table.by != "exception" && table.by != "mode" && table.by != budgets && table.by != "unreachable"
 		if all && (sum.Asked != 9 || sum.Tunnels.Asked != 4) {
-			t.Errorf("%s: %+v", table.by, sum)
+			t.Errorf("table of %s: total %+v", table.by, sum)
 		}
 	}
 	if n := r.Unreachable; len(n) != 2 || n[1].Cause != "dns" || n[1].Asked != 0 || n[1].Tunnels.Refused != 1 {
-		t.Errorf("%+v", n)
+		t.Errorf("unreachable hosts = %+v", n)
 	}
 	for _, s := range []string{
 		"9 requests, 5 allowed, 3 refused, 1 failed", "4 tunnels (CONNECT), which are no requests: 2 opened, 1 refused, 1 failed.",
 		"Opened and not looked into: 1 of the tunnels.",
 	} {
 		if !strings.Contains(fmt.Sprint(r.Parts()), s) {
-			t.Errorf("no %q: %q", s, r.Parts())
+			t.Errorf("the report lacks %q: %q", s, r.Parts())
 		}
 	}
 	var out bytes.Buffer
 	if err := r.CSV(&out); err != nil || !strings.Contains(out.String(), "\ntotal,,9,5,3,1,1,30.000,4,2,1,1,1,") {
-		t.Errorf("%v: %s", err, &out)
+		t.Errorf("CSV = %v:\n%s", err, &out)
 	}
 }
 
-// TestBudgets: the report has the least that was known to be left, by agent and day, and refusals.
+// TestBudgets checks that the report has the least known rest, by agent and day, and refusals.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	left := func(n int64) func(r *enforce.LogRecord) { return func(r *enforce.LogRecord) { r.BudgetLeft = &n } }
@@ -193,21 +194,21 @@ func TestBudgets(t *testing.T) {
 		r.Decision, r.Reason, r.SentAt = "deny", enforce.ReasonBudget, 0
 	}), asked(24*60, left(7)))
 	if len(r.Budgets) != 2 || r.Budgets[0].Name != "2026-11-23" || *r.Budgets[0].BudgetLeft != 0 || r.Budgets[0].Refused != 1 || *r.Budgets[1].BudgetLeft != 7 {
-		t.Errorf("%+v", r.Budgets)
+		t.Errorf("budgets = %+v", r.Budgets)
 	}
 	for _, s := range r.Sections() {
 		if s.Title == "Budgets" && (s.Heading[len(s.Heading)-1] != "least left" || s.Rows[1][len(s.Heading)-1] != "7") {
-			t.Errorf("%+v", s)
+			t.Errorf("table of budgets = %+v", s)
 		}
 	}
 	var out bytes.Buffer
 	if err := r.CSV(&out); err != nil || !strings.Contains(out.String(), "\nbudget,2026-11-23,4,3,1,0,0,0.000,0,0,0,0,0,news,,-,-,0\n") {
-		t.Errorf("%v: %s", err, &out)
+		t.Errorf("CSV = %v:\n%s", err, &out)
 	}
 }
 
-// TestStatement: what may have been sent against a robots.txt is an exception in the statement, and what the log
-// does not show has to be explained before anyone signs it.
+// TestStatement checks that what may have been sent against a robots.txt is an exception in the
+// statement, and that what the log does not show has to be explained before it is signed.
 func TestStatement(t *testing.T) {
 	t.Parallel()
 	with := func(change func(r *enforce.LogRecord)) string { return asked(70, change) }
@@ -258,7 +259,7 @@ func TestStatement(t *testing.T) {
 	}
 }
 
-// TestOtherModes: modes beyond the bound of names may have been off.
+// TestOtherModes checks that agents beyond the limit of names may have been off.
 func TestOtherModes(t *testing.T) {
 	t.Parallel()
 	r := Report{Total: counts(9, 9, 0, 0, 0, 0), Modes: []Row{row(audit.Others, counts(4, 3, 0, 1, 0, 0)), row("off", counts(2, 2, 0, 0, 0, 0)), row("report", counts(3, 2, 0, 1, 0, 0))}}
@@ -268,7 +269,8 @@ func TestOtherModes(t *testing.T) {
 	}
 }
 
-// TestLongTail: the rows that a table does not show are summed up in its last one, and many hours are shown as days.
+// TestLongTail checks that the rows beyond a table's limit are added up in its last row, and that
+// many hours are shown as days.
 func TestLongTail(t *testing.T) {
 	t.Parallel()
 	var lines []string
@@ -282,28 +284,30 @@ func TestLongTail(t *testing.T) {
 	}
 	hosts, days := found["Hosts"], found["Days"]
 	if n := len(hosts.Rows); n != 51 || fmt.Sprint(hosts.Rows[50]) != "[(10 more) 10 16.7% 10 0 0 0 0 s]" || hosts.Rows[0][2] != "1.7%" {
-		t.Errorf("%d rows: %+v", n, hosts)
+		t.Errorf("%d rows of hosts: %+v", n, hosts)
 	}
 	if fmt.Sprint(days.Rows) != "[[2026-11-23 12 20.0% 12 0 0 0 0 s] [2026-11-24 24 40.0% 24 0 0 0 0 s] [2026-11-25 24 40.0% 24 0 0 0 0 s]]" {
-		t.Errorf("%+v", days)
+		t.Errorf("days = %+v", days)
 	}
 	if _, shown := found["Hours"]; shown {
-		t.Error("60 hours are shown")
+		t.Error("60 hours are shown, want days")
 	}
 }
 
-// TestPassedUnreachable: a request that mode report let pass is not a refusal.
+// TestPassedUnreachable checks that a request that mode report let pass is not counted as a
+// refusal.
 func TestPassedUnreachable(t *testing.T) {
 	t.Parallel()
 	r := reportOf(t, Filter{}, append(day(), asked(68, func(r *enforce.LogRecord) {
 		r.Origin, r.Reason, r.Cause, r.Mode, r.WouldDeny = "http://gone.example", enforce.ReasonUnreachable, "timeout", "report", true
 	}))...)
 	if n := r.Unreachable; len(n) != 1 || n[0].Asked != 3 || n[0].Refused != 2 || n[0].Allowed != 1 {
-		t.Errorf("%+v", n)
+		t.Errorf("unreachable hosts = %+v", n)
 	}
 }
 
-// TestTimeline: bars get wider when the period gets longer, and no request is lost.
+// TestTimeline checks that bars become wider when the period becomes longer, and that no request is
+// lost.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -319,7 +323,7 @@ func TestTimeline(t *testing.T) {
 		var all int64
 		for at, o := range line.bars {
 			if all += o.Allowed; at != at.Truncate(line.width) {
-				t.Errorf("a bar at %v", at)
+				t.Errorf("a bar begins at %v, want a multiple of the width", at)
 			}
 		}
 		c, drawn := line.chart(), int64(0)
@@ -336,7 +340,7 @@ func TestGrouped(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -999: "-999", 1234567: "1,234,567"} {
 		if got := number(n); got != want {
-			t.Errorf("%d is %s", n, got)
+			t.Errorf("number(%d) = %s", n, got)
 		}
 	}
 	for n, want := range map[float64]string{0: "0 s", 0.0625: "0.063 s", 999.9996: "1,000 s", -1234567.125: "-1,234,567.125 s", 12345: "12,345 s", 1.001: "1.001 s", 0.999: "0.999 s"} {
@@ -346,8 +350,8 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-// TestConflicts: preferences are counted by the purpose that the site denies, whether the request
-// passed or not. Answers that ask for payment are counted too.
+// TestConflicts checks that preferences are counted by the purpose that the site denies, whether
+// the request passed or not. Answers that ask for payment are counted too.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	conflict := func(text string, denied bool) string {
@@ -362,11 +366,11 @@ func TestConflicts(t *testing.T) {
 		asked(71, func(r *enforce.LogRecord) { r.PaymentRequired, r.Signed = true, "thumbprint" }))...)
 	want := []Row{row("train-ai", counts(2, 1, 1, 0, 0, 0)), row("search", counts(1, 0, 1, 0, 0, 0))}
 	if !reflect.DeepEqual(r.Conflicts, want) || r.PaymentRequired != 1 || r.Signed != 1 {
-		t.Errorf("%+v, %d, %d", r.Conflicts, r.PaymentRequired, r.Signed)
+		t.Errorf("conflicts = %+v, %d answers ask for payment, %d requests are signed", r.Conflicts, r.PaymentRequired, r.Signed)
 	}
 	var table bytes.Buffer
 	if err := r.CSV(&table); err != nil || !strings.Contains(table.String(), "\npurpose,train-ai,2,1,1,0,0,0.000,0,") {
-		t.Errorf("%v: %s", err, &table)
+		t.Errorf("CSV = %v:\n%s", err, &table)
 	}
 	if s := fmt.Sprint(r.Parts()); !strings.Contains(s, "1 answers asked for payment (402).") || !strings.Contains(s, "1 of 13 requests left with a signature") {
 		t.Error(s)
@@ -392,13 +396,14 @@ func TestFilter(t *testing.T) {
 		{Filter{Host: "gone.example", Agent: "shop"}, 0},
 	} {
 		if r := reportOf(t, tt.filter, day()...); r.Total.Asked != tt.want || r.Lines != 10 {
-			t.Errorf("%+v: %d of %d", tt.filter, r.Total.Asked, r.Lines)
+			t.Errorf("%+v: %d requests of %d lines", tt.filter, r.Total.Asked, r.Lines)
 		}
 	}
 }
 
-// TestLostBeyondFilter: whose lines are lost is not known, so a filter by agent, team or host keeps their number. A filter by time
-// leaves out only lines that cannot be of its period.
+// TestLostBeyondFilter checks the number of lost lines, whose agents and hosts are unknown: a
+// filter by agent, team or host keeps it, and a filter by time removes only lines that cannot be of
+// its period.
 func TestLostBeyondFilter(t *testing.T) {
 	t.Parallel()
 	lost := asked(30, func(r *enforce.LogRecord) {
@@ -426,8 +431,8 @@ func TestLostBeyondFilter(t *testing.T) {
 	}
 }
 
-// TestGapsInAnyOrder: lines are in the order in which requests ended, and gaps in the order of
-// sending.
+// TestGapsInAnyOrder checks that gaps are computed in the order of sending, although lines are in
+// the order in which requests ended.
 func TestGapsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]float64{{0, 1, 3}, {3, 1, 0}, {0, 3, 1}, {1, 3, 0}} {
@@ -436,7 +441,7 @@ func TestGapsInAnyOrder(t *testing.T) {
 			lines = append(lines, asked(at, func(r *enforce.LogRecord) { r.CrawlDelay = 90 }))
 		}
 		if r := reportOf(t, Filter{}, lines...); len(r.Gaps) != 1 || r.Gaps[0].Least != 60 || r.Gaps[0].Delay != 90 || r.Gaps[0].Pairs != 2 {
-			t.Errorf("%v: %+v", order, r.Gaps)
+			t.Errorf("order %v: gaps = %+v", order, r.Gaps)
 		}
 	}
 }
@@ -449,7 +454,7 @@ func TestUnreadable(t *testing.T) {
 		faults = append(faults, fmt.Sprint(f.Place))
 	})
 	if err != nil || r.Unreadable != 2 || r.Total.Asked != 1 || strings.Join(faults, " ") != "b.log:0 a.log:2" {
-		t.Errorf("%v, %v, %+v", err, faults, r)
+		t.Errorf("report of damaged logs: %v, faults %v, %+v", err, faults, r)
 	}
 }
 
@@ -489,11 +494,11 @@ func TestBounds(t *testing.T) {
 	}
 	r := reportOf(t, Filter{}, lines...)
 	if r.Hosts[0].Name != audit.Others || r.Hosts[0].Asked != 10 || r.Beyond != 20 || r.Total.Asked != mostNames+10 {
-		t.Errorf("%+v, %d beyond", r.Hosts[0], r.Beyond)
+		t.Errorf("first host = %+v, %d requests beyond the limit", r.Hosts[0], r.Beyond)
 	}
 }
 
-// TestCSV: no cell is a formula, and all rows are there.
+// TestCSV checks that no cell is a formula, and that there are all rows.
 func TestCSV(t *testing.T) {
 	t.Parallel()
 	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.LogRecord) { r.Agent, r.Owner = "=cmd()", "+1" }))...)
@@ -503,13 +508,13 @@ func TestCSV(t *testing.T) {
 	}
 	rows, err := csv.NewReader(&out).ReadAll()
 	if err != nil || len(rows) != 1+3+1+9+3+3+3+3+2+5+1+1+1+1+1+2 {
-		t.Fatalf("%d rows, %v", len(rows), err)
+		t.Fatalf("CSV has %d rows, %v", len(rows), err)
 	}
 	seen := ""
 	for _, row := range rows[1:] {
 		seen += row[1] + ";"
 		if strings.ContainsAny(row[1][:min(1, len(row[1]))], "=+-@") {
-			t.Errorf("%q", row)
+			t.Errorf("a cell of %q is a formula", row)
 		}
 	}
 	if !strings.Contains(seen, "'=cmd();") || !strings.Contains(seen, "'+1;") {
@@ -517,7 +522,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestHTML: the page is self-contained, and no text of a log becomes markup.
+// TestHTML checks that the page is self-contained, and that no text of a log becomes markup.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	const evil = `<script>alert(1)</script>"'&`
@@ -531,10 +536,10 @@ func TestHTML(t *testing.T) {
 	if !strings.Contains(out.String(), pagestyle.Head) || !strings.Contains(html.UnescapeString(out.String()), pagestyle.Policy) {
 		t.Error("the page does not have the common look and its policy")
 	}
-	page := strings.Replace(out.String(), pagestyle.Head, "", 1) // its icon contains the name of a format, a URL
+	page := strings.Replace(out.String(), pagestyle.Head, "", 1) // the icon contains a URL, the name of a format
 	for _, s := range []string{"<script", "<style", "style=", "http://", "https://", "url(", "src=", "href=", "ZgotmplZ", "NaN"} {
 		if strings.Contains(page, s) {
-			t.Errorf("the page has %q", s)
+			t.Errorf("the page contains %q", s)
 		}
 	}
 	for _, s := range []string{"<svg", "Teams", "ticket 7", "gone.example", "&lt;script&gt;", "class=\"refused\"", "60 s"} {
@@ -544,12 +549,12 @@ func TestHTML(t *testing.T) {
 	}
 	var empty bytes.Buffer
 	if err := new(Report).HTML(&empty, "nothing"); err != nil || strings.Contains(empty.String(), "<rect") || !strings.Contains(empty.String(), "there is nothing to state.") {
-		t.Errorf("an empty report: %v", err)
+		t.Errorf("the page of an empty report is wrong: error %v", err)
 	}
 }
 
-// FuzzReport: whatever lines say, each request is counted once, and the page and the CSV table are
-// written.
+// FuzzReport checks that whatever lines contain, each request is counted once, and the page and the
+// CSV table are written.
 func FuzzReport(f *testing.F) {
 	f.Add(strings.Join(day(), "\n"))
 	f.Add(`{"ts":1e300,"robots":{"schema":2,"sent_at":1e308,"crawl_delay_s":1e308,"origin":"%","decision":"x"}}`)
@@ -563,7 +568,7 @@ func FuzzReport(f *testing.F) {
 			hosts += row.Asked
 		}
 		if c := r.Total; c.Asked != c.Allowed+c.Refused+c.Failed || c.Asked != hosts || r.Lines != c.Asked+c.Tunnels.Asked+r.Foreign+r.Unreadable {
-			t.Errorf("%+v", r)
+			t.Errorf("inconsistent totals in %+v", r)
 		}
 		if err := errors.Join(r.HTML(io.Discard, "x"), r.CSV(io.Discard)); err != nil {
 			t.Error(err)

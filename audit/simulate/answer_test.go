@@ -7,9 +7,9 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestAnswers: the signals of an answer come from the fields and tags that the line has, and are
-// compared with the purposes of the other policy. If the line lacks something that could refuse the
-// request, it is not said to differ.
+// TestAnswers checks that the signals of an answer come from the fields and tags in the line, and
+// are compared with the purposes of the other policy. If the line lacks something that could refuse
+// the request, it is not reported as different.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const field, page = "X-Robots-Tag: noai", "meta robots: noai"

@@ -23,11 +23,11 @@ func simulated(tb testing.TB, logs [][]audit.Source) {
 	totals, err := Run(tb.Context(), Config{Policy: policy(tb, nil, enforce.PolicyConfig{}), Texts: newStored()}, logs,
 		func(*audit.Line, Result) {}, func(audit.Fault) {})
 	if err != nil || totals.Same != totals.Lines || totals.Lines == 0 {
-		tb.Fatalf("%+v, %v", totals, err)
+		tb.Fatalf("Run = %+v, %v", totals, err)
 	}
 }
 
-// BenchmarkRun is a simulation. An op is a line.
+// BenchmarkRun measures a simulation. An op is a line.
 func BenchmarkRun(b *testing.B) {
 	logs := sameLines(b, b.N)
 	b.ReportAllocs()
@@ -35,7 +35,8 @@ func BenchmarkRun(b *testing.B) {
 	simulated(b, logs)
 }
 
-// TestCostOfALine: a simulation allocates no more for a line than an audit, which also replays it.
+// TestCostOfALine checks that a simulation allocates no more per line than an audit, which also
+// replays it.
 func TestCostOfALine(t *testing.T) {
 	const n = 2000
 	logs := sameLines(t, n)
@@ -43,16 +44,16 @@ func TestCostOfALine(t *testing.T) {
 		totals, err := audit.Run(t.Context(), audit.Config{Texts: newStored()}, logs,
 			audit.Callbacks{Finding: func(audit.Finding) {}, Fault: func(audit.Fault) {}})
 		if err != nil || totals.Checked != n {
-			t.Fatalf("%+v, %v", totals, err)
+			t.Fatalf("audit = %+v, %v", totals, err)
 		}
 	})
 	if got := testing.AllocsPerRun(3, func() { simulated(t, logs) }); got > audited {
-		t.Errorf("%d lines: %g allocations, %g to audit", n, got, audited)
+		t.Errorf("%d lines: %g allocations, but %g to audit", n, got, audited)
 	}
 }
 
-// TestRedactedLinesReadATextOnce: a line whose query is redacted costs no more than twice another
-// one, because its text is not read again to see whether a rule looks at the query.
+// TestRedactedLinesReadATextOnce checks that a line with a redacted query costs no more than twice
+// another one, because its text is not read again to see whether a rule depends on the query.
 func TestRedactedLinesReadATextOnce(t *testing.T) {
 	const n = 200
 	long := text + strings.Repeat("Disallow: /a*?b\n", 1000)
@@ -67,7 +68,7 @@ func TestRedactedLinesReadATextOnce(t *testing.T) {
 		return testing.AllocsPerRun(1, func() {
 			totals, err := Run(t.Context(), cfg, [][]audit.Source{{source}}, func(*audit.Line, Result) {}, func(audit.Fault) {})
 			if err != nil || totals.Same+totals.NotComputed[CauseQuery] != n {
-				t.Fatalf("%s: %+v, %v", uri, totals, err)
+				t.Fatalf("%s: Run = %+v, %v", uri, totals, err)
 			}
 		})
 	}

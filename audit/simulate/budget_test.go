@@ -12,8 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestBudget: the requests of a log are counted by their own times against the budget of another
-// policy.
+// TestBudget checks that the requests of a log are counted by their own times against the budget of
+// another policy.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	line := func(after time.Duration, host string, change func(r *enforce.LogRecord)) string {

@@ -11,21 +11,21 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestByPolicy checks what an absent or unreachable robots.txt permits by the options of fetch
-// (docs/status-table.md, RFC 9309 section 2.3.1). The line came at noon, took two minutes, and
-// records only its reason.
+// TestByPolicy checks what an absent or unreachable robots.txt permits with the options of fetch
+// (docs/status-table.md, RFC 9309 section 2.3.1). The line is from noon, took two minutes, and has
+// only its reason.
 func TestByPolicy(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	good := fetch.Sum(sha256.Sum256([]byte(text))).Hex()
-	// The durations say how long before noon an answer came.
+	// The durations are the times between an answer and noon.
 	text := func(ago time.Duration) robotscache.Answer {
 		return answered(ago, robotscache.Answer{State: "rules", Status: 200, SHA256: good})
 	}
 	down := func(ago time.Duration, sha string) robotscache.Answer {
 		return answered(ago, robotscache.Answer{State: "unreachable", Cause: "status", Status: 503, SHA256: sha, UnreachableSince: noon.Add(-ago)})
 	}
-	fails := func(ago, until time.Duration) robotscache.Answer { // the good answer holds until then
+	fails := func(ago, until time.Duration) robotscache.Answer { // the good answer is used until then
 		a := text(ago)
 		a.Status, a.Cause, a.UnreachableSince, a.FreshUntil = 503, "status", a.At, noon.Add(-until)
 		return a
@@ -39,7 +39,7 @@ func TestByPolicy(t *testing.T) {
 		byCopy  = "deny disallowed" // "/private" of the last good copy
 		absent  = "allow absent"
 		shut    = "deny robots_forbidden"
-		spared  = "allow unidentified" // under mode report: what the state permitted does not show
+		spared  = "allow unidentified" // in mode report, the line does not show what the state permitted
 	)
 	type answers = []robotscache.Answer
 	for _, tt := range []struct {

@@ -63,7 +63,7 @@ type request struct {
 	Method, URI, Client, Headers, TLS string
 	Status                            int
 	Robots                            enforce.LogRecord
-	// Before are the lines about the site's robots.txt that come before it.
+	// Before has the lines about the site's robots.txt that come before the request.
 	Before []robotscache.Answer
 }
 
@@ -73,7 +73,7 @@ func answered(ago time.Duration, a robotscache.Answer) robotscache.Answer {
 	return a
 }
 
-// atRunTime makes of a request one that passed by an exception at run time.
+// atRunTime changes a request to one that passed by an exception at run time.
 func atRunTime(left time.Duration) func(*request) {
 	return func(r *request) {
 		r.Robots.Decision, r.Robots.Reason, r.Robots.State, r.Robots.SHA256 = "allow", "exception", "unknown", ""
@@ -84,7 +84,7 @@ func atRunTime(left time.Duration) func(*request) {
 	}
 }
 
-// disallowed returns a request that the text refuses.
+// disallowed returns a request that the text disallows.
 func disallowed() request {
 	sha := sha256.Sum256([]byte(text))
 	return request{
@@ -114,12 +114,12 @@ func (r request) line(tb testing.TB) string {
 		noon.Unix(), r.Status, r.Client, r.Method, r.URI, r.Headers, r.TLS, robots)
 }
 
-// limited returns the one agent, with boundaries.
+// limited returns an agent with boundaries.
 func limited(b enforce.Boundaries) []enforce.Agent {
 	return []enforce.Agent{{Name: "AcmeBot", Boundaries: b}}
 }
 
-// run simulates one line. The result is the cause, or the new decision.
+// run simulates one line and returns the cause or the new decision.
 func run(t *testing.T, cfg Config, r request) (string, Totals) {
 	t.Helper()
 	text := r.line(t)
@@ -146,8 +146,8 @@ func run(t *testing.T, cfg Config, r request) (string, Totals) {
 	return result, totals
 }
 
-// TestDecide checks the result of one line under another policy. The integration tests compare
-// such results with a gateway.
+// TestDecide checks the result of a line under another policy. The integration tests compare such
+// results with a gateway.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	acme := enforce.Agent{Name: "AcmeBot"}
@@ -305,12 +305,12 @@ func TestDecide(t *testing.T) {
 			causes += n
 		}
 		if totals.Lines != 1 || totals.Same+totals.Different+causes != 1 {
-			t.Errorf("%s: %+v", tt.name, totals)
+			t.Errorf("%s: inconsistent totals %+v", tt.name, totals)
 		}
 	}
 }
 
-// TestFormAlone: the same decision by another form of the path does not differ.
+// TestFormAlone checks that the same decision by another form of the path does not differ.
 func TestFormAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -331,12 +331,12 @@ func TestFormAlone(t *testing.T) {
 		}
 		got, totals := run(t, Config{Policy: policy(t, nil, enforce.PolicyConfig{Paths: enforce.PathsAsSent}), Texts: newStored()}, r)
 		if got != tt.want || totals.Same != tt.same || totals.Different != 1-tt.same {
-			t.Errorf("%s: %s, %+v", tt.path, got, totals)
+			t.Errorf("%s: got %s with totals %+v", tt.path, got, totals)
 		}
 	}
 }
 
-// TestTunnelsApart: lines about tunnels are counted separately.
+// TestTunnelsApart checks that lines about tunnels are counted separately.
 func TestTunnelsApart(t *testing.T) {
 	t.Parallel()
 	r := disallowed()
@@ -347,22 +347,22 @@ func TestTunnelsApart(t *testing.T) {
 	_, totals := run(t, Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: newStored()}, r)
 	want := []Change{{"tunnel deny tunnel_restricted", "tunnel allow intercepted", 1}}
 	if totals.Lines != 1 || totals.Tunnels != 1 || !slices.Equal(totals.Changes, want) {
-		t.Errorf("%+v", totals)
+		t.Errorf("totals = %+v", totals)
 	}
 }
 
-// TestStoreThatFails: an error of the store is an error of the line, not a decision.
+// TestStoreThatFails checks that an error of the store is an error of the line, not a decision.
 func TestStoreThatFails(t *testing.T) {
 	t.Parallel()
 	broken := newStored()
 	broken.err = robotscache.ErrUnavailable
 	got, totals := run(t, Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: broken}, disallowed())
 	if !strings.HasPrefix(got, "error: reading ") || totals.Errors != 1 || totals.Different != 0 {
-		t.Errorf("%s, %+v", got, totals)
+		t.Errorf("got %s with totals %+v, want an error of reading", got, totals)
 	}
 }
 
-// TestCutText: a text of the greatest size counts as the beginning of a longer file.
+// TestCutText checks that a text of the maximum size counts as the beginning of a longer file.
 func TestCutText(t *testing.T) {
 	t.Parallel()
 	long := "User-agent: *\nDisallow: /private\n" + strings.Repeat("#", robotstxt.MaxSize)
@@ -377,7 +377,7 @@ func TestCutText(t *testing.T) {
 	}
 }
 
-// TestCauseDocs: each cause has a row in docs/simulate.md.
+// TestCauseDocs checks that each cause has a row in docs/simulate.md.
 func TestCauseDocs(t *testing.T) {
 	t.Parallel()
 	causes := map[string]bool{}
