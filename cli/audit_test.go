@@ -99,8 +99,8 @@ func auditDecision(t *testing.T, sha [32]byte, rawURL string) enforce.Decision {
 	return d
 }
 
-// exampleLog returns the log of docs/audit.md: a flipped verdict, a gap, a text that is missing, and
-// honest lines.
+// exampleLog returns the log of docs/audit.md: a changed verdict, a gap, a missing text, and honest
+// lines.
 func exampleLog(t *testing.T, sha [32]byte) string {
 	t.Helper()
 	const site = "https://example.com"
@@ -121,7 +121,8 @@ func exampleLog(t *testing.T, sha [32]byte) string {
 		auditLine(t, other, "https://example.net/", 9000)
 }
 
-// shownAudit returns what an audit of the example prints, with what differs from run to run replaced.
+// shownAudit returns the output of an audit of the example, with the parts that differ between runs
+// replaced.
 func shownAudit(t *testing.T, args ...string) commandRun {
 	t.Helper()
 	store, sha := auditStore(t)
@@ -135,12 +136,13 @@ func shownAudit(t *testing.T, args ...string) commandRun {
 	return r
 }
 
-// TestAuditExample checks that docs/audit.md shows what the command prints, and docs/access-log.md two of its lines.
+// TestAuditExample checks that docs/audit.md shows the output of the command, and
+// docs/access-log.md two of its lines.
 func TestAuditExample(t *testing.T) {
 	t.Parallel()
 	text, isJSON := shownAudit(t), shownAudit(t, "--json")
 	if text.status != 1 || isJSON.status != 1 || text.err != "" || isJSON.err != "" {
-		t.Errorf("status %d and %d: %s%s", text.status, isJSON.status, text.err, isJSON.err)
+		t.Errorf("got status %d and %d, want 1: %s%s", text.status, isJSON.status, text.err, isJSON.err)
 	}
 	_, sha := auditStore(t)
 	request := strings.SplitAfter(exampleLog(t, sha), "\n")[1]
@@ -148,7 +150,7 @@ func TestAuditExample(t *testing.T) {
 	testdocs.Shows(t, "audit.md", text.out)
 }
 
-// TestAuditDocs checks that each kind of finding and each cause has a row in docs/audit.md, and nothing else has.
+// TestAuditDocs checks that docs/audit.md has exactly one row per kind of finding and per cause.
 func TestAuditDocs(t *testing.T) {
 	t.Parallel()
 	sections := testdocs.Sections(t, "audit.md")
@@ -163,7 +165,7 @@ func TestAuditDocs(t *testing.T) {
 	testdocs.Same(t, "cause", causes, testdocs.Named(sections["What is not provable"]))
 }
 
-// TestAuditErrors: the messages about bad lines, files and arguments.
+// TestAuditErrors checks the messages about bad lines, files and arguments.
 func TestAuditErrors(t *testing.T) {
 	t.Parallel()
 	store, sha := auditStore(t)
@@ -195,16 +197,16 @@ func TestAuditErrors(t *testing.T) {
 	} {
 		r := runCommand(t.Context(), t, tt.stdin, append([]string{"audit"}, tt.args...)...)
 		if r.status != tt.status || !strings.Contains(r.err, tt.err) || (tt.err == "") != (r.err == "") {
-			t.Errorf("%q: status %d, %s", tt.args, r.status, r.err)
+			t.Errorf("%q: got status %d, %s", tt.args, r.status, r.err)
 		}
 	}
 	r := runCommand(t.Context(), t, "", "audit", "--json", "--store", store, log)
 	if want := fmt.Sprintf(`{"type":"error","file":%q,"line":2,"error":"it is not a JSON object"}`, log); !strings.HasPrefix(r.out, want+"\n") {
-		t.Errorf("%s", r.out)
+		t.Errorf("output = %s, want it to begin with the error", r.out)
 	}
 }
 
-// TestAuditLockedStore says what to do while a gateway has the store.
+// TestAuditLockedStore checks that the error says what to do while a gateway has the store open.
 func TestAuditLockedStore(t *testing.T) {
 	t.Parallel()
 	store, _ := auditStore(t)
@@ -214,6 +216,6 @@ func TestAuditLockedStore(t *testing.T) {
 	}
 	defer s.Close()
 	if r := runCommand(t.Context(), t, "", "audit", "--store", store, "-"); r.status != 2 || !strings.Contains(r.err, "--gateway localhost:2019") {
-		t.Errorf("status %d, %s", r.status, r.err)
+		t.Errorf("got status %d, %s, want 2 and the flag --gateway", r.status, r.err)
 	}
 }

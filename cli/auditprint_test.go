@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
-// fill gives each number of a value another one, of five digits, each list one element and each map
-// two, and returns how many numbers it has given.
+// fill sets each number of a value to a different one of five digits, each list to one element and
+// each map to two, and returns how many numbers it set.
 func fill(v reflect.Value, last *int64) {
 	switch v.Kind() {
 	case reflect.Int, reflect.Int64:
@@ -64,7 +64,7 @@ func numbers(v any, path string, found map[string]string) {
 	}
 }
 
-// TestTextHasAllNumbers: people are shown each number that --json has.
+// TestTextHasAllNumbers checks that the text output has each number of --json.
 func TestTextHasAllNumbers(t *testing.T) {
 	t.Parallel()
 	last := int64(10000)
@@ -90,10 +90,10 @@ func TestTextHasAllNumbers(t *testing.T) {
 	}
 	for path, n := range found {
 		if !shown[n] {
-			t.Errorf("the text lacks %s, which is %s:\n%s", path, n, &out)
+			t.Errorf("the text lacks %s = %s:\n%s", path, n, &out)
 		}
 	}
 	if len(found) < 49 {
-		t.Errorf("%d numbers", len(found))
+		t.Errorf("found %d numbers, want at least 49", len(found))
 	}
 }

@@ -55,21 +55,21 @@ func runCommand(ctx context.Context, t *testing.T, stdin string, args ...string)
 			t.Fatalf("%v ended with a %T: %v", args, err, err)
 		}
 		run.status = status.Code
-		// This is what Caddy's main function goes by; every other error is 1 to it.
+		// Caddy's main function uses this type; it exits with 1 for every other error.
 		if isCaddys := strings.Contains(fmt.Sprintf("%T", errors.Unwrap(err)), "exitError"); isCaddys != (status.Code > 1) {
-			t.Errorf("Caddy would not see status %d: %T", status.Code, errors.Unwrap(err))
+			t.Errorf("Caddy does not get status %d from a %T", status.Code, errors.Unwrap(err))
 		}
 	}
 	run.out, run.err = out.String(), stderr.String()
 	for _, text := range []string{run.out, run.err} {
 		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
-			t.Errorf("%v wrote something that is not printable: %q", args, text[i:])
+			t.Errorf("%v writes unprintable text: %q", args, text[i:])
 		}
 	}
 	return run
 }
 
-// variable is what differs from run to run.
+// variable has what differs between runs.
 var variable = []struct {
 	pattern *regexp.Regexp
 	name    string
@@ -79,7 +79,7 @@ var variable = []struct {
 	{regexp.MustCompile(`127\.0\.\d+\.\d+:\d+`), "<HOST>"},
 	{regexp.MustCompile(`127\.0\.\d+\.\d+`), "<ADDRESS>"},
 	{regexp.MustCompile(`/tmp/cg\d+`), "<DIR>"},
-	{regexp.MustCompile(` {3,}`), "  "}, // the columns follow the widths of the above
+	{regexp.MustCompile(` {3,}`), "  "}, // column widths depend on the texts above
 }
 
 func golden(text string) string {
@@ -97,7 +97,7 @@ func (r commandRun) check(t *testing.T, status int, out, err string) {
 	}
 }
 
-// saysNo is what `check` says where something is disallowed: `go run` prints the exit status alone.
+// saysNo is the output of `check` for a disallowed URL: `go run` only prints the exit status.
 const saysNo = "exit status 1: something is disallowed\n"
 
 // file writes a file and returns its path.
@@ -192,23 +192,23 @@ func TestCheckFile(t *testing.T) {
 			}
 		}
 		if r := records[0]; run.status != 1 || r.Decision != "deny" || r.Line != 2 || r.Rule != "/private/" || r.Schema != 2 || len(r.SHA256) != 64 {
-			t.Errorf("got %+v", run)
+			t.Errorf("first record: got %+v", run)
 		}
 		if r := records[1]; r.Decision != "allow" {
-			t.Errorf("got %+v", r)
+			t.Errorf("second record: got %+v", r)
 		}
 	})
 	t.Run("only the first 500 KiB count", func(t *testing.T) {
 		t.Parallel()
 		long := file(t, "User-agent: *\n"+strings.Repeat("# filler\n", 60_000)+"Disallow: /\n")
 		if run := runCommand(t.Context(), t, "", "check", "--robots", long, "--agent", "a", "/"); run.status != 0 {
-			t.Errorf("got %+v", run)
+			t.Errorf("check with a long file: got %+v", run)
 		}
 	})
 }
 
-// TestCheckLive checks that a fetch decides as it does in a gateway, once a site, under the
-// crawler's own name.
+// TestCheckLive checks that a live check decides like a gateway, with one fetch per site, and uses
+// the crawler's name.
 func TestCheckLive(t *testing.T) {
 	server := testorigin.Start(t, testorigin.Config{})
 	s := server.Site(t, testorigin.SiteConfig{})
@@ -251,11 +251,11 @@ func TestCheckLive(t *testing.T) {
 			check(s.URL("/a"), s.URL("/b")).check(t, tt.status, tt.out, says)
 			exchanges := s.RobotsExchanges()[before:]
 			if len(exchanges) > 1 {
-				t.Errorf("robots.txt was fetched %d times", len(exchanges))
+				t.Errorf("robots.txt was fetched %d times, want at most once", len(exchanges))
 			}
 			for _, x := range exchanges {
 				if got := x.Header.Get("User-Agent"); got != version.UserAgent() {
-					t.Errorf("fetched as %q", got)
+					t.Errorf("robots.txt was fetched as %q, want the version's User-Agent", got)
 				}
 			}
 		})
@@ -281,8 +281,8 @@ func TestCheckLive(t *testing.T) {
 	})
 }
 
-// TestCheckAsTheCrawler: a site that refuses strangers its robots.txt is asked in the name of the
-// crawler, by its first token.
+// TestCheckAsTheCrawler checks that robots.txt of a site that refuses unknown clients is requested
+// in the name of the crawler, by its first token.
 func TestCheckAsTheCrawler(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -314,7 +314,7 @@ func TestCheckQuestions(t *testing.T) {
 	runCommand(t.Context(), t, "", "check", "--jsonl", list).check(t, 0, answers, "")
 	bad := runCommand(t.Context(), t, "no question\n"+questions, "check", "--jsonl")
 	if bad.status != 2 || !strings.HasPrefix(bad.out, `{"id":null,"error":`) || !strings.HasSuffix(bad.out, answers) || bad.err != "" {
-		t.Errorf("got %+v", bad)
+		t.Errorf("after a bad question: got %+v", bad)
 	}
 	runCommand(t.Context(), t, "", "check", "--jsonl", list+".missing").check(t, 2, "", "reading questions")
 	runCommand(t.Context(), t, "", "check", "--jsonl", list, list).check(t, 2, "", "takes one file")
@@ -324,8 +324,8 @@ func TestCheckQuestions(t *testing.T) {
 	runCommand(ended, t, questions, "check", "--jsonl").check(t, 2, "", "context canceled")
 }
 
-// TestCheckIndexHTML: a file is read as RFC 9309 has it or, with --index-html, as Google's crawlers
-// read it (docs/caddyfile.md, index_html).
+// TestCheckIndexHTML checks that a file is read according to RFC 9309 or, with --index-html, like
+// Google's crawlers (docs/caddyfile.md, index_html).
 func TestCheckIndexHTML(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nDisallow: /\nAllow: /x/index.html\n"
@@ -340,7 +340,7 @@ func TestCheckIndexHTML(t *testing.T) {
 	runCommand(t.Context(), t, "", "check", "--gateway", "x", "--agent", "a", "--index-html", "/x/").check(t, 2, "", "--index-html does not go with")
 }
 
-// TestCheckPaths judges a path as it is written and, if asked to, as servers resolve it.
+// TestCheckPaths checks a path as it is written and, with the flag, as servers resolve it.
 func TestCheckPaths(t *testing.T) {
 	t.Parallel()
 	robots := file(t, sample)
@@ -380,17 +380,17 @@ func TestLint(t *testing.T) {
 	runCommand(t.Context(), t, "", "lint", "--json", good).check(t, 0, "", "")
 	run := runCommand(t.Context(), t, "", "lint", bad)
 	if run.err != "exit status 1: there are warnings\n" {
-		t.Errorf("the error stream says %q", run.err)
+		t.Errorf("the error stream has %q", run.err)
 	}
 	for _, want := range []string{":2: path-without-slash: ", ":3: unknown-field: ", ":4: preference-value: "} {
 		if run.status != 1 || strings.Count(run.out, bad+want) != 1 {
-			t.Errorf("no %q in %+v", want, run)
+			t.Errorf("the output lacks %q: %+v", want, run)
 		}
 	}
 	run = runCommand(t.Context(), t, "Disallow: /\n", "lint", "--json", "-")
 	var w cli.LintWarning
 	if err := json.Unmarshal([]byte(run.out), &w); err != nil || run.status != 1 || run.err != "" || w.File != "-" || w.Line != 1 || w.Code != "rule-outside-group" || w.Message == "" {
-		t.Errorf("%v: %+v", err, run)
+		t.Errorf("warning in JSON: error %v: %+v", err, run)
 	}
 	runCommand(t.Context(), t, "", "lint", good+".missing").check(t, 2, "", "no such file")
 	runCommand(t.Context(), t, "", "lint").check(t, 2, "", "want one file or URL")
@@ -402,18 +402,18 @@ func TestLint(t *testing.T) {
 		return runCommand(t.Context(), t, "", "lint", "--allow-private", "127.0.0.0/8", url)
 	}
 	if run := live(s.URL("/robots.txt")); run.status != 1 || !strings.Contains(run.out, "/robots.txt:1: rule-outside-group: ") {
-		t.Errorf("got %+v", run)
+		t.Errorf("linting a live file: got %+v", run)
 	}
 	s.SetRobots(testorigin.Oversize("User-agent: *\nDisallow: /a\n", 600_000))
 	if run := live(s.Origin().String()); run.status != 1 || !strings.Contains(run.out, ": too-large: ") {
-		t.Errorf("got %+v", run)
+		t.Errorf("linting a large live file: got %+v", run)
 	}
 	s.SetRobots(testorigin.Status(404))
 	live(s.URL("/")).check(t, 2, "", "absent (status), status 404")
 	live(s.URL("/page")).check(t, 2, "", "alone")
 }
 
-// TestGatewayCommands takes every command that asks a gateway through its day.
+// TestGatewayCommands runs every command that asks a gateway.
 func TestGatewayCommands(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
@@ -438,14 +438,14 @@ func TestGatewayCommands(t *testing.T) {
 	gateway("--agent", "alpha", "--site", ":99", s.URL("/page")).check(t, 2, "", "has no gateway")
 	gateway("--agent", "a,b", s.URL("/page")).check(t, 2, "", "one name")
 	if r := gateway("--agent", "alpha", "--json", s.URL("/private/x")); r.status != 1 || r.err != "" || !strings.Contains(r.out, `"reason":"disallowed"`) {
-		t.Errorf("got %+v", r)
+		t.Errorf("check by the gateway: got %+v", r)
 	}
 
 	run("origins").check(t, 0, "ORIGIN  STATE  STATUS  FETCHED  FRESH UNTIL  UNREACHABLE SINCE  NEXT ATTEMPT\nhttp://<HOST>  rules  200  <TIME>  <TIME>\n", "")
 	run("origins", "--state", "absent").check(t, 0, "", "")
 	run("origins", "--state", "none").check(t, 2, "", "want rules, absent, unreachable")
 	if r := run("origins", "--json"); r.status != 0 || !strings.Contains(r.out, `"state":"rules"`) {
-		t.Errorf("got %+v", r)
+		t.Errorf("origins --json: got %+v", r)
 	}
 	s.SetRobots(testorigin.OK(testgateway.RulesB))
 	run("refresh", o, "shop example", o+"/page").check(t, 2, "http://<HOST> rules\nhttp://<HOST> rules\n", "shop example: host ")
@@ -459,12 +459,12 @@ func TestGatewayCommands(t *testing.T) {
 	s.SetRobots(testorigin.Status(500))
 	run("refresh", o).check(t, 1, "http://<HOST> rules; the fetch failed: status 500\n", "")
 	if r := run("show", o); !strings.Contains(r.out, "unreachable since") || !strings.Contains(r.out, "last failure") || !strings.Contains(r.out, "next attempt") {
-		t.Errorf("got %+v", r)
+		t.Errorf("show of an unreachable origin: got %+v", r)
 	}
 	run("purge", o+"/page").check(t, 2, "", "alone")
 	run("purge", strings.TrimPrefix(o, "http://"), o).check(t, 1, "http://<HOST> purged\nhttp://<HOST> was not known\n", "")
 	if r := run("purge", "--json", o); !strings.Contains(r.out, `"known":false`) {
-		t.Errorf("got %+v", r)
+		t.Errorf("second purge: got %+v", r)
 	}
 }
 
@@ -482,7 +482,7 @@ func TestOrderCommands(t *testing.T) {
 		"stopped: host example.com, by dora, because: complaint 7; 0 under way were cut off\n", "")
 	run("deny").check(t, 0, "SCOPE  VALUE  SINCE  BY  REASON\nhost  example.com  <TIME>  dora  complaint 7\n", "")
 	if r := run("deny", "--json"); !strings.Contains(r.out, `"value":"example.com"`) {
-		t.Errorf("got %+v", r)
+		t.Errorf("deny --json: got %+v", r)
 	}
 	runCommand(t.Context(), t, "", "check", "--gateway", g.Address(), "--agent", "a", "https://example.com/").check(t, 1,
 		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\ndeny  kill_switch  unknown  https://example.com/\n", saysNo)
@@ -491,7 +491,7 @@ func TestOrderCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := run("deny", "agent", "a"); r.status != 0 || !strings.Contains(r.out, "by "+this.Username) {
-		t.Errorf("an order without a name: %+v", r)
+		t.Errorf("an order without a name: got %+v, want the user's", r)
 	}
 	run("undeny", "agent", "a").check(t, 0, golden("lifted by "+this.Username+": stop of agent a, by "+this.Username)+"\n", "")
 	run("undeny", "agent", "a").check(t, 1, "", "there is no such order: agent a; stopped: host example.com")
@@ -515,8 +515,9 @@ func TestOrderCommands(t *testing.T) {
 	run("clocks", "--limit", "0").check(t, 2, "", "from 1 to 1000")
 }
 
-// TestEndpoint: without a flag, commands ask the gateway of the environment, of the packages or of Caddy's default, in
-// this order. check decides by itself if a flag says how.
+// TestEndpoint checks that without a flag, commands ask the gateway of the environment, of the
+// packages or of Caddy's default, in this order, and that check decides by itself if a flag says
+// how.
 func TestEndpoint(t *testing.T) {
 	g := testgateway.New(t, "agent acme-news\nagent acme-shop", "")
 	t.Setenv("SUDO_USER", "")
@@ -536,7 +537,7 @@ func TestEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := cli.Endpoint(""); got != caddy.DefaultAdminListen {
-		t.Errorf("without any: %s", got)
+		t.Errorf("Endpoint without flag and environment = %s", got)
 	}
 	if err := os.Symlink(strings.TrimPrefix(g.Address(), "unix/"), socket); err != nil {
 		t.Fatal(err)
@@ -549,12 +550,12 @@ func TestEndpoint(t *testing.T) {
 		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\nallow  no_rule  *  rules  /\n", "")
 	for _, args := range [][]string{{"check", "--agent", "a", "https://example.com/"}, {"audit", file(t, "{}\n")}} {
 		if r := runCommand(t.Context(), t, "", args...); r.status != 2 || !strings.Contains(r.err, "asking the gateway at unix//nowhere/") {
-			t.Errorf("%q: %+v", args, r)
+			t.Errorf("%q: got %+v, want the address that was asked", args, r)
 		}
 	}
 }
 
-// TestCompletion: a shell offers what the gateway knows, and nothing where none answers.
+// TestCompletion checks that a shell offers the gateway's names, and nothing without a gateway.
 func TestCompletion(t *testing.T) {
 	g := testgateway.New(t, "agent acme-news\nagent acme-shop", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -591,7 +592,7 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	if got := complete(t, "show", "--gateway", "unix//nowhere/admin.sock", ""); got != "" {
-		t.Errorf("without a gateway: %q", got)
+		t.Errorf("completion without a gateway = %q, want none", got)
 	}
 }
 
@@ -609,16 +610,16 @@ func complete(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	if text := strings.TrimSpace(stderr.String()); text != "Completion ended with directive: ShellCompDirectiveNoFileComp" {
-		t.Errorf("%q writes on the error stream: %s", args, text)
+		t.Errorf("completion of %q writes to the error stream: %s", args, text)
 	}
 	words, directive, _ := strings.Cut("\n"+out.String(), "\n:")
 	if directive != "4\n" {
-		t.Errorf("%q: directive %q", args, directive)
+		t.Errorf("completion of %q: got directive %q, want 4", args, directive)
 	}
 	return strings.Join(strings.Fields(words), " ")
 }
 
-// TestCommandUsage checks that what cannot be meant is refused, on the error stream, with status 2.
+// TestCommandUsage checks that invalid arguments are refused, on the error stream, with status 2.
 func TestCommandUsage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ args, err string }{
@@ -651,16 +652,16 @@ func TestCommandUsage(t *testing.T) {
 			run := runCommand(t.Context(), t, "", strings.Fields(tt.args)...)
 			run.check(t, 2, "", tt.err)
 			if !strings.HasPrefix(run.err, "crawlgate robots") {
-				t.Errorf("the message does not say of whom it is: %s", run.err)
+				t.Errorf("the message does not begin with the program's name: %s", run.err)
 			}
 		})
 	}
 	if run := runCommand(t.Context(), t, ""); run.status != 0 || !strings.Contains(run.out, "undeny") {
-		t.Errorf("without arguments: %+v", run)
+		t.Errorf("without arguments: got %+v", run)
 	}
 }
 
-// TestAdminClient checks what a command makes of an endpoint that is no gateway.
+// TestAdminClient checks the errors of commands for an endpoint that is not a gateway.
 func TestAdminClient(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -700,12 +701,12 @@ func TestAdminClient(t *testing.T) {
 	runCommand(t.Context(), t, "", "clocks", "--gateway", "unix//nowhere/admin.sock").check(t, 2, "", "no such file")
 }
 
-// full is a disk without room.
+// full is a writer of a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// TestOutputFails: an answer that cannot be written is an error, whatever it says.
+// TestOutputFails checks that an answer that cannot be written is an error, whatever its content.
 func TestOutputFails(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -726,7 +727,7 @@ func TestOutputFails(t *testing.T) {
 		root.SetArgs(append([]string{"robots"}, args...))
 		end, ok := errors.AsType[*cli.ExitError](root.Execute())
 		if !ok || end.Code != 2 || strings.Count(stderr.String(), "no space left") != 1 || strings.Contains(stderr.String(), "exit status 1") {
-			t.Errorf("%v: %v, %q", args, end, &stderr)
+			t.Errorf("%v with a full disk: got %v with error stream %q", args, end, &stderr)
 		}
 	}
 }

@@ -43,8 +43,8 @@ change any. A field marked "always" is in every object of its type. Others are l
 beyond JSON: escape them before you print them.
 `
 
-// TestAuditJSONDocs makes docs/audit-json.md from the types of the objects and from what the commands print. With -update
-// it writes the page.
+// TestAuditJSONDocs makes docs/audit-json.md from the types of the objects and from the output of
+// the commands. With -update it writes the page.
 func TestAuditJSONDocs(t *testing.T) {
 	t.Parallel()
 	page := testdocs.Page{T: t}
@@ -82,7 +82,7 @@ func prose(text string) string {
 	return pageLink.ReplaceAllString(text, "[$1]($1$2)")
 }
 
-// long writes paragraphs, lists, and what is indented as a block of code.
+// long writes paragraphs and lists, and indented text as a code block.
 func (p *cliPage) long(text string) {
 	code := false
 	for line := range strings.Lines(text + "\n") {
@@ -109,12 +109,12 @@ func (p *cliPage) long(text string) {
 	}
 }
 
-// lastBlock returns the text behind the last empty line.
+// lastBlock returns the text after the last empty line.
 func lastBlock(text string) string {
 	return text[strings.LastIndex(text, "\n\n")+1:]
 }
 
-// fence begins or ends a block of code, with an empty line outside of it.
+// fence begins or ends a code block, with an empty line outside it.
 func (p *cliPage) fence(begin bool) {
 	if begin {
 		p.WriteString("\n```text\n")
@@ -123,7 +123,7 @@ func (p *cliPage) fence(begin bool) {
 	}
 }
 
-// examples writes the commands that have no output in one block, and each other one with its output.
+// examples writes the commands without output in one block, and each other command with its output.
 func (p *cliPage) examples(text string) {
 	for _, example := range regexp.MustCompile(`\n\n  \$ `).Split("\n"+text, -1) {
 		lines := strings.ReplaceAll(strings.Trim(example, "\n"), "\n  ", "\n")
@@ -170,12 +170,13 @@ func TestCLIDocs(t *testing.T) {
 		p.flags(c)
 	}
 	if n := len(robots.Commands()); n < 20 {
-		t.Errorf("%d commands: they cannot be all", n)
+		t.Errorf("found %d commands, want at least 20", n)
 	}
 	testdocs.Generated(t, "cli.md", strings.ReplaceAll(p.String(), "\n\n\n", "\n\n"))
 }
 
-// TestHelpFits checks that the help of each command fits a terminal of 100 columns. Lines of examples may be longer.
+// TestHelpFits checks that the help of each command fits a terminal of 100 columns, except for
+// lines of examples.
 func TestHelpFits(t *testing.T) {
 	t.Parallel()
 	robots := &cobra.Command{Use: "robots"}
@@ -184,7 +185,7 @@ func TestHelpFits(t *testing.T) {
 		for line := range strings.Lines(c.Short + "\n" + c.Long + "\n" + c.UsageString()) {
 			line = strings.TrimSuffix(line, "\n")
 			if len([]rune(line)) > 100 && !strings.Contains(c.Example, line) && !strings.Contains(line, c.Use) {
-				t.Errorf("%s: %q", c.Name(), line)
+				t.Errorf("help of %s has a line over 100 characters: %q", c.Name(), line)
 			}
 		}
 	}
@@ -207,6 +208,6 @@ func TestLintDocs(t *testing.T) {
 		}
 	}
 	if len(codes) < 31 {
-		t.Errorf("%d codes", len(codes))
+		t.Errorf("found %d codes, want at least 31", len(codes))
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// The bounds of Answer as it is used.
+// The limits of Answer in the command.
 const (
 	MaxQuestion = maxQuestion
 	MaxParsed   = maxParsed
 )
 
-// Endpoint is where commands find a gateway, PackagedSocket the one of the packages, whose Caddyfile
-// is PackagedConfig.
+// Endpoint returns the address at which commands find a gateway. PackagedSocket is the one of the
+// packages, and PackagedConfig their Caddyfile.
 var (
 	Endpoint                       = endpoint
 	PackagedSocket, PackagedConfig = &packagedSocket, &packagedConfig
@@ -23,7 +23,7 @@ var (
 // TargetOf returns the part of a URL that is matched.
 var TargetOf = targetOf
 
-// Answer is `check --jsonl` with other bounds.
+// Answer is `check --jsonl` with other limits.
 func Answer(ctx context.Context, in io.Reader, out io.Writer, maxQuestion, maxParsed int) (failed bool, err error) {
 	a := answerer{paths: enforce.PathsAsSent, maxQuestion: maxQuestion, maxParsed: maxParsed}
 	return a.run(ctx, in, out)

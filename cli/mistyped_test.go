@@ -12,8 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// mistyped are commands with arguments that cannot be meant, and what the message says to type instead. Arguments are separated by
-// blanks, and shop_example has one within.
+// mistyped are commands with invalid arguments, and what the message says to type instead.
+// Arguments are separated by blanks, and shop_example stands for one that contains a blank.
 var mistyped = map[string][][2]string{
 	"check": {
 		{"", "usage: crawlgate robots check ["},
@@ -259,7 +259,7 @@ var mistyped = map[string][][2]string{
 	},
 }
 
-// TestMistyped: whatever is wrong with a command, the message says what to type.
+// TestMistyped checks that the message about a wrong command says what to type.
 func TestMistyped(t *testing.T) {
 	dir := t.TempDir()
 	rotated := filepath.Join(dir, "ROTATED.jwk")
@@ -293,11 +293,11 @@ func TestMistyped(t *testing.T) {
 			want := names.Replace(way[1])
 			run := runCommand(t.Context(), t, "", args...)
 			if run.status == 0 || !strings.Contains(run.err, want) || strings.Contains(run.err, "origin: ") {
-				t.Errorf("%q: status %d, and the message has no %q: %s%s", args, run.status, want, run.out, run.err)
+				t.Errorf("%q: got status %d and a message without %q: %s%s", args, run.status, want, run.out, run.err)
 			}
 		}
 		if len(ways) < 10 {
-			t.Errorf("%s is mistyped in %d ways", command, len(ways))
+			t.Errorf("%s is mistyped in only %d ways, want at least 10", command, len(ways))
 		}
 	}
 }

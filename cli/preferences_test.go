@@ -15,9 +15,10 @@ import (
 const preferring = "User-agent: *\nDisallow: /private/\nContent-Signal: search=yes, ai-train=no\n\n" +
 	"User-agent: Google-Extended\nDisallow: /g\nContent-Usage: /open train-ai=y, genai=n\n"
 
-// TestCheckPreferences: what robots.txt says of a purpose is shown, and refuses with --preferences
-// deny alone. Of several groups the strictest counts (draft-ietf-aipref-vocab-07 section 5.1), and
-// what may not be fetched has no preferences (draft-ietf-aipref-attach-05 section 3.1).
+// TestCheckPreferences checks that what robots.txt says about a purpose is shown, and refuses only
+// with --preferences deny. Of several groups the strictest counts (draft-ietf-aipref-vocab-07
+// section 5.1), and a URL that must not be fetched has no preferences (draft-ietf-aipref-attach-05
+// section 3.1).
 func TestCheckPreferences(t *testing.T) {
 	t.Parallel()
 	robots := file(t, preferring)
@@ -75,21 +76,21 @@ func TestCheckPreferences(t *testing.T) {
 	var r enforce.LogRecord
 	if err := json.Unmarshal([]byte(run.out), &r); err != nil || run.status != 0 || len(r.Preferences) != 2 ||
 		r.Conflict != "train-ai=n;from=robots;line=3" || r.SignalsRead != "robots_txt" {
-		t.Errorf("%v: %+v", err, run)
+		t.Errorf("check with preferences: error %v: %+v", err, run)
 	}
 }
 
-// TestCheckPreferencesInDocs: docs/cli.md shows what the command prints.
+// TestCheckPreferencesInDocs checks that docs/cli.md shows what the command prints.
 func TestCheckPreferencesInDocs(t *testing.T) {
 	t.Parallel()
 	run := runCommand(t.Context(), t, "", "check", "--robots", file(t, preferring), "--agent", "AcmeBot", "--purpose", "train-ai,tdm", "/page")
 	if run.status != 0 {
-		t.Errorf("%+v", run)
+		t.Errorf("without --preferences: got %+v, want status 0", run)
 	}
 	testdocs.Shows(t, "cli.md", run.out)
 }
 
-// TestCheckPreferencesOfGateway: a gateway goes by the block of the agent.
+// TestCheckPreferencesOfGateway checks that a gateway uses the block of the agent.
 func TestCheckPreferencesOfGateway(t *testing.T) {
 	g := testgateway.New(t, "agent trainer {\npurpose train-ai\npreferences deny\n}\nagent seeker {\npurpose search tdm\n}", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -115,8 +116,8 @@ func TestCheckPreferencesOfGateway(t *testing.T) {
 	}
 }
 
-// TestShowPreferences: all lines that bind the agent are listed, with their paths: the lines of its
-// groups, and signals before the first group (docs/signals.md, Content-Signal).
+// TestShowPreferences checks that all lines that apply to the agent are listed, with their paths:
+// the lines of its groups, and signals before the first group (docs/signals.md, Content-Signal).
 func TestShowPreferences(t *testing.T) {
 	g := testgateway.New(t, "agent trainer {\npurpose train-ai\nalso_obey Google-Extended\n}\nagent seeker", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -13,9 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/cli"
 )
 
-// BenchmarkQuestions answers 50,000 questions an iteration, about the files of the folder that
-// CRAWLGATE_CORPUS names or those of testdata in turn, once with the files on disk and once with
-// each file in its question.
+// BenchmarkQuestions answers 50,000 questions per iteration, in turn about the files of the folder
+// CRAWLGATE_CORPUS or those of testdata, once with the files on disk and once with each file in its
+// question.
 func BenchmarkQuestions(b *testing.B) {
 	const questions = 50_000
 	dir := os.Getenv("CRAWLGATE_CORPUS")
@@ -43,7 +43,7 @@ func BenchmarkQuestions(b *testing.B) {
 			for b.Loop() {
 				failed, err := cli.Answer(context.Background(), bytes.NewReader(in.Bytes()), io.Discard, cli.MaxQuestion, cli.MaxParsed)
 				if failed || err != nil {
-					b.Fatalf("failed %v: %v", failed, err)
+					b.Fatalf("Answer = %v, %v", failed, err)
 				}
 			}
 		})

@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// FuzzQuestions: every line that is not empty gets one line of JSON, an answer or an error, with
-// the id that encoding/json reads from the line.
+// FuzzQuestions checks that every line that is not empty gets one line of JSON, an answer or an
+// error, with the id that encoding/json reads from the line.
 func FuzzQuestions(f *testing.F) {
 	for _, s := range []string{
 		`{"id":1,"robots":"VXNlci1hZ2VudDogKgpEaXNhbGxvdzogLw==","agent":"A","url":"http://example.com/x"}`,
@@ -25,7 +25,7 @@ func FuzzQuestions(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if bytes.Contains(in, []byte("robots_file")) || bytes.Contains(in, []byte(`\u`)) {
-			return // no files of this machine
+			return // do not read files of this machine
 		}
 		var out bytes.Buffer
 		failed, err := cli.Answer(context.Background(), bytes.NewReader(in), &out, cli.MaxQuestion, cli.MaxParsed)
@@ -39,12 +39,12 @@ func FuzzQuestions(f *testing.F) {
 				continue
 			}
 			if questions++; questions >= len(answers) {
-				t.Fatalf("%d answers for %q", len(answers)-1, in)
+				t.Fatalf("only %d answers for the questions %q", len(answers)-1, in)
 			}
 			anyError = checkAnswer(t, line, answers[questions-1]) || anyError
 		}
 		if questions != len(answers)-1 || failed != anyError {
-			t.Errorf("%d answers for %d questions, failed %v", len(answers)-1, questions, failed)
+			t.Errorf("%d answers for %d questions, failed = %v", len(answers)-1, questions, failed)
 		}
 	})
 }
@@ -58,7 +58,7 @@ func checkAnswer(t *testing.T, line, answer []byte) bool {
 		Error   *string         `json:"error"`
 	}
 	if err := json.Unmarshal(answer, &a); err != nil || (a.Allowed == nil) == (a.Error == nil) {
-		t.Errorf("%q: answer %q: %v", line, answer, err)
+		t.Errorf("question %q: invalid answer %q: %v", line, answer, err)
 	}
 	var q struct {
 		ID json.RawMessage `json:"id"`
@@ -69,7 +69,7 @@ func checkAnswer(t *testing.T, line, answer []byte) bool {
 	return a.Error != nil
 }
 
-// FuzzTarget: if the gateway accepts a URL, both match the same bytes of it.
+// FuzzTarget checks that if the gateway accepts a URL, both match the same bytes of it.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{
 		"http://example.com", "https://EXAMPLE.com:443/a%2Fb{c?d#e", "http://[::1]:8080?q", "http://example.com/caf\u00e9%2fx",
@@ -84,7 +84,7 @@ func FuzzTarget(f *testing.F) {
 			return
 		}
 		if authority, _, _ := strings.Cut(raw[strings.Index(raw, "://")+len("://"):], "/"); strings.Contains(authority, "%") {
-			return // net/url resolves escapes in a host, origin.Parse refuses them
+			return // net/url decodes escapes in a host, but origin.Parse refuses them
 		}
 		target, err := origin.NewTarget(u)
 		if err != nil {

@@ -85,7 +85,7 @@ func TestQuestions(t *testing.T) {
 			"escapes of JSON", `{"id":9,"robots":"` + b64("User-agent: *\nDisallow: /\"é\\<") + `","\u0061gent":"A","url":"\/\"\u00e9\\<"}`,
 			`{"id":9,"allowed":false,"rule":"/\"é\\<","line":2,"group":"*"}`,
 		},
-		{ // as in encoding/json
+		{ // like in encoding/json, names are case-insensitive
 			"case of a field", `{"id":2,` + inline + `,"Agent":"B","URL":"/private"}`,
 			`{"id":2,"allowed":true,"rule":"","line":0,"group":"B"}`,
 		},
@@ -108,7 +108,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestBadQuestions: each gets an error, with its id if it is JSON, and the stream goes on.
+// TestBadQuestions checks that each bad question gets an error, with its id if it is JSON, and that
+// the stream continues.
 func TestBadQuestions(t *testing.T) {
 	t.Parallel()
 	const good = `{"id":"after","robots":"","agent":"A","url":"/"}`
@@ -151,11 +152,11 @@ func TestBadQuestions(t *testing.T) {
 			t.Parallel()
 			got, failed := ask(t, c.line+"\n"+good+"\n")
 			if !failed {
-				t.Error("not reported as failed")
+				t.Error("Answer does not report a failure")
 			}
 			lines := strings.SplitAfter(got, "\n")
 			if len(lines) != 3 || lines[2] != "" {
-				t.Fatalf("got %d lines: %q", len(lines)-1, got)
+				t.Fatalf("got %d lines, want 2: %q", len(lines)-1, got)
 			}
 			if !strings.HasPrefix(lines[0], `{"id":`+c.id+`,"error":"`) || !strings.Contains(lines[0], c.reason) {
 				t.Errorf("got %s, want id %s and %q", lines[0], c.id, c.reason)
@@ -170,7 +171,7 @@ func TestBadQuestions(t *testing.T) {
 func TestEmptyLinesAreSkipped(t *testing.T) {
 	t.Parallel()
 	if got, failed := ask(t, "\n\r\n  \n"); got != "" || failed {
-		t.Errorf("got %q, failed %v", got, failed)
+		t.Errorf("empty lines: got %q, failed = %v, want no answer", got, failed)
 	}
 }
 
@@ -178,7 +179,7 @@ func TestLastLineNeedsNoEnd(t *testing.T) {
 	t.Parallel()
 	got, failed := ask(t, `{"id":1,"robots":"","agent":"A","url":"/"}`)
 	if want := `{"id":1,"allowed":true,"rule":"","line":0,"group":""}` + "\n"; got != want || failed {
-		t.Errorf("got %q, failed %v", got, failed)
+		t.Errorf("got %q, failed = %v, want an allowed page", got, failed)
 	}
 }
 
@@ -200,7 +201,8 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestHugeQuestion: of a line of 100 MB no more is held than the limit, and the stream goes on.
+// TestHugeQuestion checks that no more of a line of 100 MB is kept in memory than the limit, and
+// that the stream continues.
 func TestHugeQuestion(t *testing.T) {
 	t.Parallel()
 	in := io.MultiReader(
@@ -210,7 +212,7 @@ func TestHugeQuestion(t *testing.T) {
 	var out bytes.Buffer
 	failed, err := cli.Answer(context.Background(), in, &out, 1<<20, 1<<20)
 	if err != nil || !failed {
-		t.Errorf("failed %v, error %v", failed, err)
+		t.Errorf("Answer = %v, %v, want a failure without error", failed, err)
 	}
 	want := `{"id":null,"error":"the line has more than 1048576 bytes"}` + "\n" +
 		`{"id":2,"allowed":true,"rule":"","line":0,"group":""}` + "\n"
@@ -219,7 +221,7 @@ func TestHugeQuestion(t *testing.T) {
 	}
 }
 
-// TestHugeQuestionMemory measures what the line of 100 MB takes.
+// TestHugeQuestionMemory measures the memory for the line of 100 MB.
 func TestHugeQuestionMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	in := io.MultiReader(&repeated{char: 'x', left: 100 << 20}, strings.NewReader("\n"))
@@ -233,8 +235,8 @@ func TestHugeQuestionMemory(t *testing.T) {
 	}
 }
 
-// TestParsedFilesAreBounded: with room for nothing every file is parsed again, and the answers are the
-// same.
+// TestParsedFilesAreBounded checks that without room in the cache every file is parsed again, with
+// the same answers.
 func TestParsedFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	var in strings.Builder
@@ -249,12 +251,12 @@ func TestParsedFilesAreBounded(t *testing.T) {
 		}
 	}
 	if small.String() != large.String() || strings.Contains(small.String(), "true") {
-		t.Errorf("answers differ: %s %s", small.String(), large.String())
+		t.Errorf("answers with little and much memory differ: %s %s", small.String(), large.String())
 	}
 }
 
-// TestFileIsReadAgain: a file that is rewritten between two questions is not answered from the
-// cache.
+// TestFileIsReadAgain checks that a file that is rewritten between two questions is not answered
+// from the cache.
 func TestFileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.txt")
@@ -274,7 +276,7 @@ func TestFileIsReadAgain(t *testing.T) {
 		if err := os.WriteFile(path, []byte(step.rules), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// The answer must come before the next question is written: it is flushed.
+		// The answer must be flushed before the next question is written.
 		if _, err := io.WriteString(feed, question); err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +291,8 @@ func TestFileIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAnswerBeforeHalfALine: an answer does not wait for the end of a question that has only begun.
+// TestAnswerBeforeHalfALine checks that an answer does not wait for the end of a question that has
+// begun.
 func TestAnswerBeforeHalfALine(t *testing.T) {
 	t.Parallel()
 	in, feed := io.Pipe()
@@ -303,11 +306,11 @@ func TestAnswerBeforeHalfALine(t *testing.T) {
 	}
 	buf := make([]byte, 200)
 	if n, err := answers.Read(buf); err != nil || !bytes.HasPrefix(buf[:n], []byte(`{"id":1,`)) {
-		t.Errorf("got %s %v", buf[:n], err)
+		t.Errorf("first answer = %s, %v", buf[:n], err)
 	}
 	feed.Close()
 	if n, err := answers.Read(buf); err != nil || !bytes.HasPrefix(buf[:n], []byte(`{"id":null,"error"`)) {
-		t.Errorf("got %s %v", buf[:n], err)
+		t.Errorf("second answer = %s, %v", buf[:n], err)
 	}
 }
 
@@ -320,14 +323,14 @@ func TestQuestionErrorsOfTheStreams(t *testing.T) {
 	t.Parallel()
 	in := strings.NewReader(`{"id":1,"robots":"","agent":"A","url":"/"}`)
 	if _, err := cli.Answer(context.Background(), in, brokenPipe{}, cli.MaxQuestion, cli.MaxParsed); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("writing: got %v", err)
+		t.Errorf("writing to a broken pipe: got %v, want io.ErrClosedPipe", err)
 	}
 	if _, err := cli.Answer(context.Background(), brokenPipe{}, io.Discard, cli.MaxQuestion, cli.MaxParsed); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("reading: got %v", err)
+		t.Errorf("reading from a broken pipe: got %v, want io.ErrUnexpectedEOF", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := cli.Answer(ctx, in, io.Discard, cli.MaxQuestion, cli.MaxParsed); !errors.Is(err, context.Canceled) {
-		t.Errorf("ctx: got %v", err)
+		t.Errorf("with an ended context: got %v, want context.Canceled", err)
 	}
 }

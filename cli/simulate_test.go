@@ -23,7 +23,8 @@ const newPolicy = `:3128 {
 }
 `
 
-// simulation makes the log and the Caddyfile of docs/simulate.md. The functions write a file beside them, and simulate.
+// simulation makes the log and the Caddyfile of docs/simulate.md. It returns a function that writes
+// a file beside them, and one that runs simulate.
 func simulation(t *testing.T) (log, config string, write func(name, text string) string, simulated func(args ...string) commandRun) {
 	t.Helper()
 	store, sha := auditStore(t)
@@ -46,13 +47,13 @@ func simulation(t *testing.T) (log, config string, write func(name, text string)
 	return write("access.log", example), write("new.Caddyfile", newPolicy), write, simulated
 }
 
-// TestSimulate: the output, which docs/simulate.md shows.
+// TestSimulate checks the output that docs/simulate.md shows.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	log, config, write, simulated := simulation(t)
 	text, isJSON := simulated("--config", config, log), simulated("--config", config, "--json", log)
 	if text.status != 1 || isJSON.status != 1 || text.err != "" || isJSON.err != "" {
-		t.Errorf("status %d and %d: %s%s", text.status, isJSON.status, text.err, isJSON.err)
+		t.Errorf("got status %d and %d, want 1: %s%s", text.status, isJSON.status, text.err, isJSON.err)
 	}
 	testdocs.Shows(t, "simulate.md", newPolicy)
 	testdocs.Shows(t, "simulate.md", text.out)
@@ -75,7 +76,7 @@ func TestSimulate(t *testing.T) {
 		{[]string{"--config", same, write("nonsense.log", "nonsense\n")}, 2, "nonsense.log:1: it is not a JSON object"},
 	} {
 		if r := simulated(tt.args...); r.status != tt.status || !strings.Contains(r.out+r.err, tt.want) || (r.err == "") != (r.status < 2) {
-			t.Errorf("%q: status %d, %s%s", tt.args, r.status, r.out, r.err)
+			t.Errorf("%q: got status %d, %s%s", tt.args, r.status, r.out, r.err)
 		}
 	}
 }

@@ -24,8 +24,9 @@ func packaged(t *testing.T) (socket string) {
 	return *cli.PackagedSocket
 }
 
-// TestStoreInPlace: the store of a gateway with default settings is read if nobody is at the admin endpoint. A gateway that
-// answers with an error, or denies permission, is not passed over: the store may be of another gateway.
+// TestStoreInPlace checks that the store of a gateway with default settings is read if nothing
+// listens at the admin endpoint. If a gateway answers with an error or denies permission, the
+// command fails, since the store may belong to another gateway.
 func TestStoreInPlace(t *testing.T) {
 	socket := packaged(t)
 	t.Setenv("CRAWLGATE_GATEWAY", "")
@@ -46,7 +47,7 @@ func TestStoreInPlace(t *testing.T) {
 
 	want := audit()
 	if want.status != 0 || want.err != "" {
-		t.Errorf("no socket: %+v", want)
+		t.Errorf("without a socket: got %+v", want)
 	}
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -56,16 +57,16 @@ func TestStoreInPlace(t *testing.T) {
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, `{"error":"the gateway starts"}`, http.StatusServiceUnavailable)
 	})}
-	go func() { _ = server.Serve(l) }() // it ends by Close
+	go func() { _ = server.Serve(l) }() // Close ends it
 	if r := audit(); r.status != 2 || r.out != "" || !strings.Contains(r.err, "the gateway starts") {
-		t.Errorf("503: %+v", r)
+		t.Errorf("with a gateway that answers 503: got %+v", r)
 	}
-	if os.Geteuid() != 0 { // whom no mode keeps out
+	if os.Geteuid() != 0 { // root may open any file
 		if err := os.Chmod(socket, 0); err != nil {
 			t.Fatal(err)
 		}
 		if r := audit(); r.status != 2 || r.out != "" || !strings.Contains(r.err, "permission denied; members of the group") {
-			t.Errorf("a socket of others: %+v", r)
+			t.Errorf("with a socket of another group: got %+v", r)
 		}
 		if err := os.Chmod(socket, 0o600); err != nil {
 			t.Fatal(err)

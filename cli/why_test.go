@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
-// TestWhy: the lines that are explained; docs/cli.md shows the explanation of one.
+// TestWhy checks the explanations of lines; docs/cli.md shows one.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	store, sha := auditStore(t)
@@ -72,13 +72,14 @@ func TestWhy(t *testing.T) {
 	} {
 		r := runCommand(t.Context(), t, "", append([]string{"why"}, strings.Fields(args)...)...)
 		if r.status != 2 || !strings.Contains(r.err, want) {
-			t.Errorf("%q: status %d, %s", args, r.status, r.err)
+			t.Errorf("%q: got status %d, %s", args, r.status, r.err)
 		}
 	}
 }
 
-// TestWhySays: the explanations of lines of other kinds: since when a site was unreachable, what refused a purpose and
-// where the site says it, how long a request was held, and how a tunnel ended.
+// TestWhySays checks the explanations of lines of other kinds: since when a site was unreachable,
+// what refused a purpose and where the site states it, how long a request waited, and how a tunnel
+// ended.
 func TestWhySays(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "robots.db")
@@ -108,12 +109,12 @@ func TestWhySays(t *testing.T) {
 		of("CONNECT", `"decision":"deny","reason":"tunnel_restricted","state":"rules","path_visible":false`):                                          "decision    denied: ",
 	} {
 		if r := runCommand(t.Context(), t, answer+line, "why", "--store", store, "-"); r.status != 0 || !strings.Contains(r.out, want) {
-			t.Errorf("%s: status %d, no %q: %s%s", line, r.status, want, r.out, r.err)
+			t.Errorf("%s: got status %d without %q: %s%s", line, r.status, want, r.out, r.err)
 		}
 	}
 }
 
-// TestTextOfAnotherHash: a text that a gateway gives is believed by its hash alone.
+// TestTextOfAnotherHash checks that a text from a gateway is accepted only if its hash is right.
 func TestTextOfAnotherHash(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -131,7 +132,7 @@ func TestTextOfAnotherHash(t *testing.T) {
 		r := runCommand(t.Context(), t, log, args...)
 		if said := r.out + r.err; strings.Contains(said, "Disallow: /") || command != "audit" && (r.status != 2 || !strings.Contains(said, "stored data is damaged")) ||
 			command == "audit" && (r.status != 1 || !strings.Contains(said, ": text: the stored text has another hash")) {
-			t.Errorf("%s: status %d: %s", command, r.status, said)
+			t.Errorf("%s with a text of another hash: got status %d: %s", command, r.status, said)
 		}
 	}
 }

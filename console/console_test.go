@@ -63,7 +63,7 @@ func (r *rig) ask(method, path string, form url.Values, edit func(*http.Request)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // the part that was read counts
+	defer func() { _ = resp.Body.Close() }() // reading is what counts
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		r.t.Fatal(err)
@@ -73,13 +73,13 @@ func (r *rig) ask(method, path string, form url.Values, edit func(*http.Request)
 
 func ada(req *http.Request) { req.SetBasicAuth("ada", "open sesame") }
 
-// orders returns those in force.
+// orders returns the orders in force.
 func (r *rig) orders() []enforce.Stop {
 	r.t.Helper()
 	return engine.Current().Stops().List()
 }
 
-// TestRequests checks what the page answers to whom.
+// TestRequests checks the answers of the page to different users and requests.
 func TestRequests(t *testing.T) {
 	r := newRig(t, "", "")
 	header := func(name, value string) func(*http.Request) {
@@ -122,18 +122,18 @@ func TestRequests(t *testing.T) {
 			if resp.StatusCode != tt.status || !strings.Contains(body, tt.want) {
 				t.Errorf("got %d %.200s, want %d with %q", resp.StatusCode, body, tt.status, tt.want)
 			}
-			// Every page has the frame and a way back, even an error page.
+			// Every page has the frame and a way back, including error pages.
 			if html := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html"); tt.want != "" && html != (tt.path != "/console.css" && tt.path != "/console.js") ||
 				html && (!strings.Contains(body, `<nav aria-label="Pages"><a href="/"`) || !strings.HasSuffix(body, "</html>\n")) {
-				t.Errorf("%s: %s", resp.Header.Get("Content-Type"), body)
+				t.Errorf("incomplete page of type %s: %s", resp.Header.Get("Content-Type"), body)
 			}
 			if allow := resp.Header.Get("Allow"); (allow != "") != (tt.status == http.StatusMethodNotAllowed) {
-				t.Errorf("Allow is %q", allow)
+				t.Errorf("Allow = %q, want it exactly with status 405", allow)
 			}
 		})
 	}
 	if list := r.orders(); len(list) != 0 {
-		t.Errorf("in force: %v", list)
+		t.Errorf("orders in force: %v, want none", list)
 	}
 	resp, _ := r.ask("GET", "/", nil, nil)
 	for name, want := range map[string]string{
@@ -146,25 +146,27 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestDocumentation: each page leads to the documentation, which the same users may read.
+// TestDocumentation checks that each page links to the documentation, and that the same users may
+// read it.
 func TestDocumentation(t *testing.T) {
 	r := newRig(t, auth(""), "")
 	if _, body := r.ask("GET", "/stops", nil, ada); strings.Count(body, ` href="/docs/"`) != 1 {
-		t.Errorf("no link: %s", body)
+		t.Errorf("the page does not link to the documentation once: %s", body)
 	}
 	for path, want := range map[string]int{"/docs/": 200, "/docs/problems/disallowed": 200, "/docs/?q=redis": 200, "/docs/nothing": 404} {
 		resp, body := r.ask("GET", path, nil, ada)
 		if resp.StatusCode != want || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") || !strings.Contains(body, `<form action="/docs/"`) ||
 			!strings.Contains(resp.Header.Get("Content-Security-Policy"), "style-src 'sha256-") {
-			t.Errorf("%s: %d %v", path, resp.StatusCode, resp.Header)
+			t.Errorf("%s: got status %d with header %v", path, resp.StatusCode, resp.Header)
 		}
 		if resp, _ := r.ask("GET", path, nil, nil); resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s without a password: %d", path, resp.StatusCode)
+			t.Errorf("%s without a password: got status %d, want 401", path, resp.StatusCode)
 		}
 	}
 }
 
-// TestHosts: another name does not lead to the page, even if the site accepts every name.
+// TestHosts checks that the page is not served under another name, even if the site accepts every
+// name.
 func TestHosts(t *testing.T) {
 	g := testgateway.New(t, "}\n}\nhttp://:80 {\nbind unix/%DIR%/console.sock\nrobots_console {\nhosts desk.test", "")
 	r := &rig{g, t, &http.Client{Transport: &http.Transport{DialContext: g.Dial("console.sock"), DisableKeepAlives: true}}}
@@ -178,17 +180,18 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestOrders: orders name the user, and the page shows their result once.
+// TestOrders checks that orders have the name of the user, and that the page shows their result
+// once.
 func TestOrders(t *testing.T) {
 	r := newRig(t, auth(""), "orders on")
 	stop := url.Values{"action": {"deny"}, "scope": {"host"}, "value": {"shop.test"}, "reason": {"complaint 7"}, "by": {"mallory"}}
 	if resp, _ := r.ask("POST", "/orders", stop, nil); resp.StatusCode != http.StatusUnauthorized || len(r.orders()) != 0 {
-		t.Fatalf("without a password: %d, %v", resp.StatusCode, r.orders())
+		t.Fatalf("an order without a password: got status %d and orders %v, want 401 and none", resp.StatusCode, r.orders())
 	}
 	for _, tt := range []struct {
 		name string
 		form url.Values
-		want string // in the message
+		want string // part of the message
 		left int
 	}{
 		{"stop", stop, `class="stopped">Stopped: `, 1},
@@ -203,7 +206,7 @@ func TestOrders(t *testing.T) {
 			resp, _ := r.ask("POST", "/orders", tt.form, ada)
 			to, err := url.Parse(resp.Header.Get("Location"))
 			if resp.StatusCode != http.StatusSeeOther || err != nil || to.Host != "" {
-				t.Fatalf("%d to %v, %v", resp.StatusCode, to, err)
+				t.Fatalf("got status %d with location %v, %v, want 303 to a page of the site", resp.StatusCode, to, err)
 			}
 			_, body := r.ask("GET", to.RequestURI(), nil, ada)
 			_, message, _ := strings.Cut(body, `<p id="message"`)
@@ -212,23 +215,24 @@ func TestOrders(t *testing.T) {
 				t.Errorf("the page says %q, want %q", message, tt.want)
 			}
 			if list := r.orders(); len(list) != tt.left || tt.left == 1 && (list[0].By != "ada" || list[0].Reason != "complaint 7") {
-				t.Errorf("in force: %+v", list)
+				t.Errorf("orders in force: %+v", list)
 			}
 		})
 	}
 	if resp, body := r.ask("POST", "/orders", url.Values{"action": {"explode"}}, ada); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "no such order") {
-		t.Errorf("an unknown action: %d %s", resp.StatusCode, body)
+		t.Errorf("an unknown action: got status %d, %s, want 400", resp.StatusCode, body)
 	}
 	if _, body := r.ask("GET", "/?m=AAAA", nil, ada); strings.Contains(body, `id="message"`) {
-		t.Error("there is a message that nobody left")
+		t.Error("the page shows an invalid message")
 	}
 	large := url.Values{"action": {"deny"}, "scope": {"all"}, "reason": {strings.Repeat("x", 20<<10)}}
 	if resp, _ := r.ask("POST", "/orders", large, ada); resp.StatusCode != http.StatusBadRequest || len(r.orders()) != 0 {
-		t.Errorf("a large form: %d, %v", resp.StatusCode, r.orders())
+		t.Errorf("a large form: got status %d and orders %v, want 400 and none", resp.StatusCode, r.orders())
 	}
 }
 
-// TestOrdersNeedAUser checks that a page to which no user comes takes no order, whatever let it pass.
+// TestOrdersNeedAUser checks that a page without authenticated users accepts no order, however the
+// request reached it.
 func TestOrdersNeedAUser(t *testing.T) {
 	newRig(t, "", "")
 	h := console.Following(t.Context())
@@ -236,17 +240,17 @@ func TestOrdersNeedAUser(t *testing.T) {
 	w := newFrames()
 	r := request(context.Background(), http.MethodPost, "/orders")
 	if err := h.ServeHTTP(w, r, nil); err != nil || w.status != http.StatusForbidden || !strings.Contains(w.text(), "authenticated users") {
-		t.Errorf("%d %q, %v", w.status, w.text(), err)
+		t.Errorf("got status %d, %q, %v, want 403", w.status, w.text(), err)
 	}
 }
 
-// hostile has what markup, terminals and readers could trip over.
+// hostile is a text that may break markup, terminals and readers.
 const hostile = "\"'<script>alert(1)</script>&<img src=x onerror=alert(1)>\u202e\u2066\x1b[2J"
 
-// maxPage is how much a page may have, in bytes.
+// maxPage is the largest size of a page, in bytes.
 const maxPage = 150_000
 
-// TestPagesAreBoundedAndEscaped fills everything that the page shows with texts of attackers.
+// TestPagesAreBoundedAndEscaped fills everything that the page shows with hostile texts.
 func TestPagesAreBoundedAndEscaped(t *testing.T) {
 	r := newRig(t, auth(""), "orders on")
 	server := testorigin.Start(t, testorigin.Config{})
@@ -277,23 +281,23 @@ func TestPagesAreBoundedAndEscaped(t *testing.T) {
 		resp, body := r.ask("GET", path, nil, ada)
 		t.Logf("%.60s: %d, %d bytes", path, resp.StatusCode, len(body))
 		if resp.StatusCode != http.StatusOK || len(body) > maxPage || !strings.HasSuffix(body, "</html>\n") {
-			t.Errorf("%.60s: %d, %d bytes", path, resp.StatusCode, len(body))
+			t.Errorf("%.60s: got status %d with %d bytes, want a complete page", path, resp.StatusCode, len(body))
 		}
 		const early = `data-of="Before Retry-After">1</td></tr>` // of 1100 agents, the first that came too early
 		if path == "/agents" && strings.Count(body, early) < 20 {
-			t.Errorf("no agent came too early: %s", body)
+			t.Errorf("the page does not show agents that were too early: %s", body)
 		}
 		if n := strings.Count(body, "<script"); n > 1 || strings.Contains(body, "<img") {
-			t.Errorf("%.60s: markup of others is in it", path)
+			t.Errorf("%.60s: the page has markup from requests", path)
 		}
 		if i := strings.IndexAny(body, "\u202e\u2066\x1b"); i >= 0 {
-			t.Errorf("%.60s: a character that is not seen at %d: %q", path, i, body[max(i-60, 0):i])
+			t.Errorf("%.60s: the page has an invisible character at %d: %q", path, i, body[max(i-60, 0):i])
 		}
 	}
 }
 
-// TestExplainFetchesOnPostOnly checks that only the page itself can have a robots.txt fetched: not a picture of another
-// site, which is a GET that a browser sends along with the password.
+// TestExplainFetchesOnPostOnly checks that only the page itself can cause a fetch of robots.txt,
+// but not an image of another site, which is a GET that a browser sends with the password.
 func TestExplainFetchesOnPostOnly(t *testing.T) {
 	r := newRig(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
@@ -323,15 +327,16 @@ func TestExplainFetchesOnPostOnly(t *testing.T) {
 		resp, body := r.ask(tt.method, path, form, tt.edit)
 		_, known := engine.Current().Cache().Peek(site.Origin(), "")
 		if resp.StatusCode != tt.status || !strings.Contains(body, tt.want) || known != tt.fetched {
-			t.Errorf("%s: %d, known: %t, without %q: %.300s", tt.name, resp.StatusCode, known, tt.want, body[strings.Index(body, "Explain a decision")+1:])
+			t.Errorf("%s: got status %d, known %t, want %q: %.300s", tt.name, resp.StatusCode, known, tt.want, body[strings.Index(body, "Explain a decision")+1:])
 		}
 	}
 }
 
-// TestPasswordsWaitForTheirTurn checks that the hashes of passwords are not computed all at once: of a source that
-// sends hundreds of wrong ones, some are not looked at. A right one is remembered, and another user's is wrong.
+// TestPasswordsWaitForTheirTurn checks that the hashes of passwords are not computed all at once:
+// if a source sends hundreds of wrong ones, some are not checked. A right one is remembered, and is
+// wrong for another user.
 func TestPasswordsWaitForTheirTurn(t *testing.T) {
-	// The hash is of "open sesame", and takes about 20 ms.
+	// The hash is of "open sesame"; computing it takes about 20 ms.
 	hash, err := bcrypt.GenerateFromPassword([]byte("open sesame"), 8)
 	if err != nil {
 		t.Fatal(err)
@@ -351,11 +356,11 @@ func TestPasswordsWaitForTheirTurn(t *testing.T) {
 		{"ada", "open sesame", 200}, {"ada", "open sesame", 200}, {"ada", "close sesame", 401}, {"ada", "", 401}, {"bob", "open sesame", 401}, {"", "", 401},
 	} {
 		if status, asks, _ := guess(tt.user, tt.password); status != tt.want || (asks != "") != (tt.want == 401) {
-			t.Errorf("%s with %q: %d %s", tt.user, tt.password, status, asks)
+			t.Errorf("%s with %q: got status %d, WWW-Authenticate %s", tt.user, tt.password, status, asks)
 		}
 	}
 	if resp, _ := r.ask("GET", "/", nil, nil); resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") == "" {
-		t.Errorf("without a password: %d", resp.StatusCode)
+		t.Errorf("without a password: got status %d, want 401", resp.StatusCode)
 	}
 	var passed, unchecked atomic.Int64
 	var group sync.WaitGroup
@@ -372,6 +377,6 @@ func TestPasswordsWaitForTheirTurn(t *testing.T) {
 	}
 	group.Wait()
 	if passed.Load() > 0 || unchecked.Load() == 0 {
-		t.Errorf("of 400 wrong passwords at once, %d passed and %d were not looked at", passed.Load(), unchecked.Load())
+		t.Errorf("of 400 wrong passwords at once, %d passed and %d were not checked, want none and some", passed.Load(), unchecked.Load())
 	}
 }

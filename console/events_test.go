@@ -28,7 +28,7 @@ func request(ctx context.Context, method, path string) *http.Request {
 	return r
 }
 
-// frames is a client that notes when it got what.
+// frames is a client that records what it got and when.
 type frames struct {
 	mu     sync.Mutex
 	header http.Header
@@ -56,18 +56,18 @@ func (f *frames) text() string {
 	return f.got.String()
 }
 
-// sent returns when something was written.
+// sent returns the times of the writes.
 func (f *frames) sent() []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.times)
 }
 
-// data returns how many frames had something.
+// data returns the number of frames with data.
 func (f *frames) data() int { return strings.Count(f.text(), "data: ") }
 
-// TestFrames checks that a viewer hears of what changed, at most once a second, and else only that
-// the page is there.
+// TestFrames checks that a viewer gets changes at most once a second, and otherwise only a sign
+// that the connection is alive.
 func TestFrames(t *testing.T) {
 	testgateway.New(t, "", "")
 	synctest.Test(t, func(t *testing.T) {
@@ -78,17 +78,17 @@ func TestFrames(t *testing.T) {
 		go func() { done <- h.ServeHTTP(w, request(ctx, http.MethodGet, "/events"), nil) }()
 		synctest.Wait()
 		if w.data() != 1 || !strings.Contains(w.text(), `"status"`) {
-			t.Fatalf("at first %.100s", w.text())
+			t.Fatalf("first event = %.100s", w.text())
 		}
 		time.Sleep(14*time.Second + time.Millisecond)
 		synctest.Wait()
 		if n := len(w.sent()); n != 1 {
-			t.Errorf("%d frames although nothing changed", n)
+			t.Errorf("got %d frames without a change, want 1", n)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if !strings.HasSuffix(w.text(), `data: {"updated":"`+time.Now().Add(-time.Second-time.Millisecond).UTC().Format("15:04:05")+"\"}\n\n") || w.data() != 2 {
-			t.Errorf("the end is %.100s", w.text())
+			t.Errorf("got %.100s, want it to end with the time of the update", w.text())
 		}
 		before := len(w.sent())
 		for range 100 { // 10 s
@@ -99,11 +99,11 @@ func TestFrames(t *testing.T) {
 		synctest.Wait()
 		times := w.sent()
 		if n := len(times) - before; n < 9 || n > 11 {
-			t.Errorf("%d frames in 10 s", n)
+			t.Errorf("got %d frames in 10 s, want about 10", n)
 		}
 		for i := 1; i < len(times); i++ {
 			if gap := times[i].Sub(times[i-1]); gap < time.Second {
-				t.Errorf("%s between two frames", gap)
+				t.Errorf("%s between two frames, want at least 1s", gap)
 			}
 		}
 		leave()
@@ -113,7 +113,7 @@ func TestFrames(t *testing.T) {
 	})
 }
 
-// TestFollowingEnds checks that a viewer lets the configuration go.
+// TestFollowingEnds checks that a viewer does not keep an old configuration alive.
 func TestFollowingEnds(t *testing.T) {
 	testgateway.New(t, "", "")
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestFollowingEnds(t *testing.T) {
 	})
 }
 
-// TestViewers checks the bound of pages that follow, and that one that leaves frees its place.
+// TestViewers checks the limit of pages that follow, and that one that leaves makes room.
 func TestViewers(t *testing.T) {
 	r := newRig(t, "", "")
 	follow := func(ctx context.Context) *http.Response {
@@ -138,7 +138,7 @@ func TestViewers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = resp.Body.Close() }) // nobody reads on
+		t.Cleanup(func() { _ = resp.Body.Close() }) // the rest is not read
 		return resp
 	}
 	first, leave := context.WithCancel(t.Context())
@@ -151,21 +151,21 @@ func TestViewers(t *testing.T) {
 		resp := follow(ctx)
 		line, err := bufio.NewReader(resp.Body).ReadString('\n')
 		if resp.StatusCode != http.StatusOK || err != nil || !strings.HasPrefix(line, "data: {") {
-			t.Fatalf("viewer %d: %d %.100s, %v", i+1, resp.StatusCode, line, err)
+			t.Fatalf("viewer %d: got status %d, %.100s, %v", i+1, resp.StatusCode, line, err)
 		}
 	}
 	if resp, body := r.ask("GET", "/events", nil, nil); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" ||
 		!strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
-		t.Errorf("one too many: %d %v %s", resp.StatusCode, resp.Header, body)
+		t.Errorf("a viewer beyond the limit: got status %d, %v, %s, want 503", resp.StatusCode, resp.Header, body)
 	}
 	if resp, _ := r.ask("GET", "/", nil, nil); resp.StatusCode != http.StatusOK {
-		t.Errorf("the page itself: %d", resp.StatusCode)
+		t.Errorf("the page: got status %d, want 200", resp.StatusCode)
 	}
 	leave()
 	testgateway.Until(t, "a place", func() bool {
 		resp := follow(t.Context())
 		if resp.StatusCode != http.StatusOK {
-			_ = resp.Body.Close() // its connection is for the next try
+			_ = resp.Body.Close() // frees its connection for the next attempt
 		}
 		return resp.StatusCode == http.StatusOK
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// What the tests reach into: they import the gateway, which imports this package.
+// Exports for external tests, which import the gateway and therefore this package.
 var (
 	Span           = span
 	AuthorityBadge = authorityBadge
@@ -19,7 +19,7 @@ var (
 	LeastLeft      = leastLeft
 )
 
-// Rendered returns a part of the overview before the records were read.
+// Rendered returns a part of the overview as it is before the records are read.
 func Rendered(name string, hour engine.Recent) string {
 	var b strings.Builder
 	_ = pages.ExecuteTemplate(&b, name, &overview{Hour: hour})

@@ -21,7 +21,8 @@ import (
 
 const teams = "agent acmebot {\nowner \"search team\"\n}\nagent newsbot {\nowner \"news team\"\nbudget {\nrequests 3/day\n}\n}\nunidentified allow\n"
 
-// newTeams returns a rig with agents of two teams. A site has refused one of them, and another site is unreachable.
+// newTeams returns a rig with agents of two teams. A site has refused one of them, and another site
+// is unreachable.
 func newTeams(t *testing.T) (r *rig, site, gone string) {
 	t.Helper()
 	g := testgateway.New(t, teams+siteOf(auth(""), "orders on"), "")
@@ -39,8 +40,8 @@ func newTeams(t *testing.T) (r *rig, site, gone string) {
 	return r, shop.Origin().String(), dead.Origin().String()
 }
 
-// TestTroubleFirst checks that the page starts with current refusals, unreachable sites, and requests without an agent
-// block.
+// TestTroubleFirst checks that the page starts with current refusals, unreachable sites, and
+// requests without an agent block.
 func TestTroubleFirst(t *testing.T) {
 	r, _, gone := newTeams(t)
 	_, body := r.ask("GET", "/", nil, ada)
@@ -53,7 +54,7 @@ func TestTroubleFirst(t *testing.T) {
 	} {
 		at := strings.Index(main, want)
 		if at < 0 {
-			t.Fatalf("no %q, or not in its place, in\n%s", want, body)
+			t.Fatalf("the page lacks %q, or has it elsewhere:\n%s", want, body)
 		}
 		if !strings.HasPrefix(want, "<datalist") {
 			continue
@@ -62,7 +63,8 @@ func TestTroubleFirst(t *testing.T) {
 	}
 }
 
-// TestBudgetTrouble: an agent whose budget is nearly used up is told first, and on its page.
+// TestBudgetTrouble checks that an agent whose budget is nearly used up comes first, and is marked
+// on its page.
 func TestBudgetTrouble(t *testing.T) {
 	r, site, _ := newTeams(t)
 	for range 3 {
@@ -72,7 +74,7 @@ func TestBudgetTrouble(t *testing.T) {
 		"/": `less than a tenth of their budget left</a></td><td class="n" data-of="Count">1</td>`, "/agents": "nearly used up", "/agents?name=newsbot": "0 of 3</td>",
 	} {
 		if _, body := r.ask("GET", path, nil, ada); !strings.Contains(body, want) {
-			t.Errorf("%s: no %q in\n%s", path, want, body)
+			t.Errorf("%s: the page lacks %q:\n%s", path, want, body)
 		}
 	}
 }
@@ -92,11 +94,12 @@ func TestLeastLeft(t *testing.T) {
 		got += b.Agent
 	}
 	if got != "fdcbae" {
-		t.Errorf("in order %s", got)
+		t.Errorf("order = %s, want fdcbae", got)
 	}
 }
 
-// TestManyAgents: with thousands of agents the pages stay small, and each agent can be found.
+// TestManyAgents checks that with thousands of agents the pages remain small, and that each agent
+// can be found.
 func TestManyAgents(t *testing.T) {
 	var blocks strings.Builder
 	for i := range 3000 {
@@ -116,13 +119,14 @@ func TestManyAgents(t *testing.T) {
 	} {
 		resp, body := r.ask("GET", path, nil, ada)
 		if resp.StatusCode != http.StatusOK || len(body) > maxPage || !strings.Contains(body, want) {
-			t.Errorf("%s: %d, %d bytes, without %q", path, resp.StatusCode, len(body), want)
+			t.Errorf("%s: got status %d with %d bytes, want %q", path, resp.StatusCode, len(body), want)
 		}
 	}
 }
 
-// TestEveryLinkLeads follows all links of the page, without script: each leads to a page, and among them are the
-// explanation of the refusal with its line, the history of its origin, the clock of its host and the sites of the agent.
+// TestEveryLinkLeads follows all links of the page, without script. Each must lead to a page, and
+// among them must be the explanation of the refusal with its line, the history of its origin, the
+// clock of its host and the sites of the agent.
 func TestEveryLinkLeads(t *testing.T) {
 	r, site, gone := newTeams(t)
 	link := regexp.MustCompile(`href="([/?][^"]*)"`)
@@ -133,7 +137,7 @@ func TestEveryLinkLeads(t *testing.T) {
 		queue = queue[1:]
 		resp, body := r.ask("GET", path, nil, ada)
 		if resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %d", path, resp.StatusCode)
+			t.Errorf("%s: got status %d, want 200", path, resp.StatusCode)
 		}
 		pages[path] = body
 		for _, found := range link.FindAllStringSubmatch(body, -1) {
@@ -142,7 +146,7 @@ func TestEveryLinkLeads(t *testing.T) {
 				next = path[:strings.IndexByte(path+"?", '?')] + next
 			}
 			if _, ofOthers := strings.CutPrefix(next, "/origin?"); ofOthers && !strings.Contains(next, url.QueryEscape(site)) && !strings.Contains(next, url.QueryEscape(gone)) {
-				continue // of earlier tests: the process has one record
+				continue // a record of an earlier test in this process
 			}
 			if _, known := steps[next]; !known {
 				steps[next] = steps[path] + 1
@@ -166,12 +170,12 @@ func TestEveryLinkLeads(t *testing.T) {
 	} {
 		body, reached := pages[tt.path]
 		if !reached || steps[tt.path] > tt.steps || !strings.Contains(html.UnescapeString(body), tt.want) {
-			t.Errorf("%s: reached: %t by %d links, without %q: %s", tt.path, reached, steps[tt.path], tt.want, body[:min(len(body), 3000)])
+			t.Errorf("%s: reached: %t by %d links, want %q: %s", tt.path, reached, steps[tt.path], tt.want, body[:min(len(body), 3000)])
 		}
 	}
 }
 
-// TestLists: each list can be searched and turned, and says how much there is.
+// TestLists checks that each list can be searched and paged, and shows its size.
 func TestLists(t *testing.T) {
 	r, site, gone := newTeams(t)
 	for i := range 120 {
@@ -207,7 +211,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestTrendText: an hour ago is compared in words.
+// TestTrendText checks the comparison in words with an hour ago.
 func TestTrendText(t *testing.T) {
 	t.Parallel()
 	for want, trend := range map[string]engine.Trend{
@@ -238,7 +242,7 @@ func TestNothingIsKnown(t *testing.T) {
 		{"refused", "None of the last 2,000 that are kept.", true},
 	} {
 		if got := console.Rendered(tt.name, engine.Recent{Full: tt.full}); !strings.Contains(got, tt.want) {
-			t.Errorf("%s: no %q in %s", tt.name, tt.want, got)
+			t.Errorf("%s: the page lacks %q: %s", tt.name, tt.want, got)
 		}
 	}
 }

@@ -18,7 +18,7 @@ const basicAuth = "basic_auth%s {\nada $2a$04$YpL2MwB3lw6DP0b3ygrNIuhaORMVr0vpC4
 
 func auth(matcher string) string { return strings.Replace(basicAuth, "%s", matcher, 1) }
 
-// provision adapts a Caddyfile and validates it as `crawlgate validate` does.
+// provision adapts a Caddyfile and validates it like `crawlgate validate`.
 func provision(t *testing.T, text string) error {
 	t.Helper()
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
@@ -32,7 +32,7 @@ func provision(t *testing.T, text string) error {
 	return caddy.Validate(&c)
 }
 
-// What a refusal says.
+// Parts of the errors.
 const (
 	atLarge  = "without authentication: bind it to 127.0.0.1"
 	noOrders = "orders on: nobody would be responsible for an order"
@@ -45,7 +45,7 @@ func TestLoad(t *testing.T) {
 	forward := "forward_auth 127.0.0.1:9 {\nuri /check\n}\n"
 	page, orders := "robots_console", "robots_console {\norders on\n}"
 	for _, tt := range []struct {
-		name, site, bind, lines, want string // want is in the error, empty for none
+		name, site, bind, lines, want string // want is part of the error; empty for none
 	}{
 		{"loopback", loopback, "127.0.0.1 ::1", page, ""},
 		{"localhost", loopback, "localhost", page, ""},
@@ -92,8 +92,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestGuardInGroup: an authentication does not guard later routes if another route of its group can be taken in its
-// place, as in some configurations in JSON.
+// TestGuardInGroup checks that an authentication does not protect later routes if another route of
+// its group may match instead, as in some JSON configurations.
 func TestGuardInGroup(t *testing.T) {
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nadmin off\nauto_https off\n}\n:9180 {\nroute {\n"+auth("")+"robots_console\n}\n}\n"),
 		map[string]any{"filename": "Caddyfile"})
@@ -104,7 +104,7 @@ func TestGuardInGroup(t *testing.T) {
 	apart := strings.Replace(string(config), page, `]},{"handle":[`+page[1:], 1)
 	grouped := strings.Replace(apart, guard, `{"group":"a",`+guard[1:], 1)
 	if apart == string(config) || grouped == apart {
-		t.Fatalf("no %s or %s in %s", guard, page, config)
+		t.Fatalf("the configuration lacks %s or %s: %s", guard, page, config)
 	}
 	for text, want := range map[string]string{apart: "", grouped: atLarge} {
 		var c caddy.Config
@@ -117,7 +117,7 @@ func TestGuardInGroup(t *testing.T) {
 	}
 }
 
-// TestBadOptions: the errors on mistakes, with the line.
+// TestBadOptions checks the errors for mistakes, with their line.
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ lines, want string }{

@@ -41,31 +41,31 @@ func TestOriginPage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			resp, body := r.ask("GET", page+tt.query, nil, nil)
 			if resp.StatusCode != http.StatusOK {
-				t.Fatalf("%d %s", resp.StatusCode, body)
+				t.Fatalf("got status %d, want 200: %s", resp.StatusCode, body)
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(body, want) {
-					t.Errorf("no %q in\n%s", want, body)
+					t.Errorf("the page lacks %q:\n%s", want, body)
 				}
 			}
 			for _, not := range tt.not {
 				if strings.Contains(body, not) {
-					t.Errorf("%q is in\n%s", not, body)
+					t.Errorf("the page must not have %q:\n%s", not, body)
 				}
 			}
 		})
 	}
 }
 
-// TestShownURL: the page shows the refused URL, with its query.
+// TestShownURL checks that the page shows the refused URL, with its query.
 func TestShownURL(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))
 	want, r := site.URL("/private/page?id=7"), newRig(t, "", "")
 	if status := r.Visit(want, "alpha"); status != http.StatusForbidden {
-		t.Fatalf("status %d", status)
+		t.Fatalf("got status %d, want 403", status)
 	}
 	if _, body := r.ask("GET", "/", nil, nil); !strings.Contains(body, ">GET "+want+"</a></td>") {
-		t.Errorf("no %q in\n%s", want, body)
+		t.Errorf("the page lacks %q:\n%s", want, body)
 	}
 }

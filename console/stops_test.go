@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestQuestions checks which orders are asked about before they are carried out, and what the question says.
+// TestQuestions checks which orders need a confirmation, and its question.
 func TestQuestions(t *testing.T) {
 	g := newRig(t, auth(""), "orders on")
 	g.Load("agent alpha\nagent beta\n"+siteOf(auth(""), "orders on"), "")
@@ -30,7 +30,7 @@ func TestQuestions(t *testing.T) {
 	allow := func(pairs ...string) url.Values {
 		return form(append(pairs, "action", "allow", "value", "alpha", "host", "shop.test", "paths", "/feed /a", "until", soon, "ticket", "OPS-7")...)
 	}
-	const given = "given" // without a question
+	const given = "given" // without a confirmation
 	for _, tt := range []struct {
 		name string
 		form url.Values
@@ -67,7 +67,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestStopOfManyAsks checks that a stop of one host is asked about if it ends many requests.
+// TestStopOfManyAsks checks that a stop of one host needs a confirmation if it ends many requests.
 func TestStopOfManyAsks(t *testing.T) {
 	g := newRig(t, auth(""), "orders on")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -80,11 +80,11 @@ func TestStopOfManyAsks(t *testing.T) {
 	}
 	stop := url.Values{"action": {"deny"}, "scope": {"host"}, "value": {site.Origin().Host}}
 	if _, body := g.ask("POST", "/orders", stop, ada); len(g.orders()) != 0 || !strings.Contains(body, "In progress at this gateway, and ended by the stop: 21, of 1 agents.") {
-		t.Errorf("%v: %s", g.orders(), body)
+		t.Errorf("orders %v, want none and a question: %s", g.orders(), body)
 	}
 	stop.Set("value", "other.test")
 	if resp, _ := g.ask("POST", "/orders", stop, ada); resp.StatusCode != http.StatusSeeOther || len(g.orders()) != 1 {
-		t.Errorf("a host without requests: %d, %v", resp.StatusCode, g.orders())
+		t.Errorf("a stop of a host without requests: got status %d and orders %v, want 303 and one", resp.StatusCode, g.orders())
 	}
 }
 
@@ -101,24 +101,24 @@ func TestJournalPage(t *testing.T) {
 		},
 	} {
 		if resp, body := g.ask("POST", "/orders", form, ada); resp.StatusCode != http.StatusSeeOther {
-			t.Fatalf("%d %s", resp.StatusCode, body)
+			t.Fatalf("got status %d, want 303: %s", resp.StatusCode, body)
 		}
 	}
 	_, body := g.ask("GET", "/stops", nil, ada)
 	held, journal, _ := strings.Cut(body, `<section id="journal"`)
 	for _, want := range []string{"<h2>Exceptions at run time</h2>", `data-of="Ticket">OPS-7</td>`, `value="alpha@shop.test"`} {
 		if !strings.Contains(held, want) {
-			t.Errorf("no %q in %s", want, held)
+			t.Errorf("the list of orders lacks %q: %s", want, held)
 		}
 	}
 	for _, want := range []string{"<td>host shop.test</td>", "complaint 7", `data-of="Lifted by">ada</td>`, "<td>agent alpha</td>", "in force", "permitted (ticket OPS-7)", "<td>allow alpha@shop.test</td>"} {
 		if !strings.Contains(journal, want) {
-			t.Errorf("no %q in %s", want, journal)
+			t.Errorf("the journal lacks %q: %s", want, journal)
 		}
 	}
 }
 
-// TestJournal checks the order and the bounds of the journal.
+// TestJournal checks the order and the limits of the journal.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 1, 0, 0, 0, time.UTC)
@@ -145,12 +145,12 @@ func TestJournal(t *testing.T) {
 		all.Held = append(all.Held, stop(fmt.Sprint("x", i), now.Add(-time.Minute)))
 	}
 	if list, more := console.JournalOf(all); len(list)+more != 1004 || more < 800 {
-		t.Errorf("%d of 1004, %d more", len(list), more)
+		t.Errorf("%d of 1004 entries are shown, and %d more are counted", len(list), more)
 	}
 }
 
-// TestAuthorityBadge checks that the page shows when the root expires, and the intermediate only if nothing has
-// renewed it.
+// TestAuthorityBadge checks that the page shows when the root expires, and the intermediate only if
+// nothing has renewed it.
 func TestAuthorityBadge(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 1, 0, 0, 0, time.UTC)
@@ -169,12 +169,12 @@ func TestAuthorityBadge(t *testing.T) {
 		}
 	}
 	if b := console.AuthorityBadge(engine.Status{}, now); b.Text != "nothing is intercepted" {
-		t.Errorf("without one: %v", b)
+		t.Errorf("badge without an authority = %v", b)
 	}
 }
 
-// TestCharts checks that the hour has 60 minutes, also right after the start, and ends with the one that is not
-// over.
+// TestCharts checks that the hour has 60 minutes, even right after the start, and ends with the
+// current minute.
 func TestCharts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 18, 54, 30, 0, time.UTC)
@@ -189,10 +189,10 @@ func TestCharts(t *testing.T) {
 		`class="allowed running" d="M59.05 `, "<span>17:55</span><span>18:15</span><span>18:35</span><span>18:55</span>",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %s in %s", want, got)
+			t.Errorf("the chart lacks %s: %s", want, got)
 		}
 	}
 	if n := strings.Count(got, "<title>"); n != 60 || strings.Contains(got, "999") {
-		t.Errorf("%d minutes: %s", n, got)
+		t.Errorf("the chart has %d minutes, want 60: %s", n, got)
 	}
 }

@@ -20,12 +20,12 @@ func TestIdentity(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"gw1.acme.example/access/1", "a/b/access/12"} {
 		if id, err := ParseLogID(s); err != nil || id.String() != s {
-			t.Errorf("%s: %v, %v", s, id, err)
+			t.Errorf("ParseLogID(%s) = %v, %v", s, id, err)
 		}
 	}
 	for _, s := range []string{"", "a", "a/b", "a/b/0", "a/b/01", "a/b/-1", "/b/1", "a//1", "a b/c/1", "a+b/c/1", "a/.c/1", `a"/c/1`, "a/b:c/1", "a/b/1 "} {
 		if id, err := ParseLogID(s); err == nil {
-			t.Errorf("%q is %v", s, id)
+			t.Errorf("ParseLogID(%q) = %v, want an error", s, id)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestSplice(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", tt.line, got, tt.want)
 		}
 		if readID, seq, ok := ReadSeal([]byte(got)); ok != strings.Contains(tt.want, "seq") || ok && (readID != id || seq != 7) {
-			t.Errorf("%q: read %q, %d, %t", got, readID, seq, ok)
+			t.Errorf("ReadSeal(%q) = %q, %d, %t", got, readID, seq, ok)
 		}
 	}
 	for _, line := range []string{
@@ -59,12 +59,13 @@ func TestSplice(t *testing.T) {
 		`{"a":"\"log":"g/a/1","seq":1}`, `{"log":"g/a/1","seq":1,"b":2}`, `"log":"g/a/1","seq":1}`, `{"log":"g/a/1","seq":99999999999999999999}`,
 	} {
 		if id, seq, ok := ReadSeal([]byte(line)); ok && !strings.Contains(line, `\"`) {
-			t.Errorf("%s has the seal %s %d", line, id, seq)
+			t.Errorf("ReadSeal of an unsealed line %s = %s, %d, true", line, id, seq)
 		}
 	}
 }
 
-// FuzzSeal: ReadSeal reads only seals that Splice writes, and reads the seal of each sealed line.
+// FuzzSeal checks that ReadSeal reads only seals that Splice writes, and the seal of each sealed
+// line.
 func FuzzSeal(f *testing.F) {
 	f.Add(`{"a":1}`, int64(0))
 	f.Add(`{"log":"g/a/1","seq":1}`, int64(1<<62))
@@ -75,10 +76,10 @@ func FuzzSeal(f *testing.F) {
 		seq &= 1<<63 - 1
 		sealed := Splice([]byte(line), id, seq)
 		if !bytes.HasSuffix(sealed, []byte("\n")) {
-			t.Errorf("%q has no end", sealed)
+			t.Errorf("sealed line %q has no newline", sealed)
 		}
 		if gotID, got, ok := ReadSeal(sealed); strings.HasSuffix(string(sealed), "}\n") && len(sealed) > 2 && sealed[0] == '{' && (!ok || gotID != id || got != seq) {
-			t.Errorf("%q: %q, %d, %t", sealed, gotID, got, ok)
+			t.Errorf("ReadSeal(%q) = %q, %d, %t", sealed, gotID, got, ok)
 		}
 		gotID, got, ok := ReadSeal([]byte(line))
 		if !ok {
@@ -86,13 +87,14 @@ func FuzzSeal(f *testing.F) {
 		}
 		suffix := fmt.Sprintf(`"log":"%s","seq":%d}`, gotID, got)
 		if rest, found := strings.CutSuffix(strings.TrimSuffix(line, "\n"), suffix); !found || rest != "{" && !strings.HasSuffix(rest, ",") {
-			t.Errorf("%q has the seal %q %d", line, gotID, got)
+			t.Errorf("ReadSeal(%q) = %q, %d, true, but Splice did not write it", line, gotID, got)
 		}
 	})
 }
 
-// TestTree: the roots equal the ones of package tlog. A client of tiles that knows only the root
-// finds every leaf in the tiles on disk, and the tree can continue from them (C2SP tlog-tiles).
+// TestTree checks that the roots equal the ones of package tlog. A client of tiles that knows only
+// the root finds every leaf in the tiles on disk, and the tree can continue from them (C2SP
+// tlog-tiles).
 func TestTree(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -124,7 +126,7 @@ func TestTree(t *testing.T) {
 		size := i + 1
 		want, _ := tlog.TreeHash(size, reader)
 		if grown.Size() != size || grown.Root() != want || before.Size() > 0 && before.Root() == want {
-			t.Fatalf("root of %d leaves", size)
+			t.Fatalf("wrong root of %d leaves", size)
 		}
 		for _, tile := range grown.Edge(before.Size()) {
 			write(tile)
@@ -133,32 +135,32 @@ func TestTree(t *testing.T) {
 		for _, n := range []int64{0, size / 2, before.Size(), i} {
 			at := tlog.StoredHashIndex(0, n)
 			if got, err := client.ReadHashes([]int64{at}); err != nil || got[0] != stored[at] {
-				t.Fatalf("leaf %d of %d: %v", n, size, err)
+				t.Fatalf("reading leaf %d of %d: %v", n, size, err)
 			}
 		}
 		loaded, err := Tiles(dir).Tree(size)
 		if err != nil || loaded.Size() != size || loaded.Root() != want {
-			t.Fatalf("the tree of %d leaves again: %v", size, err)
+			t.Fatalf("loading the tree of %d leaves: %v", size, err)
 		}
 		before = grown.Clone()
 	}
 	for seq := int64(0); seq < most; {
 		leaves, err := Tiles(dir).Hashes(0, seq)
 		if err != nil || leaves[0] != stored[tlog.StoredHashIndex(0, seq)] {
-			t.Fatalf("leaves from %d: %v", seq, err)
+			t.Fatalf("reading leaves from %d: %v", seq, err)
 		}
 		seq += int64(len(leaves))
 	}
 	if _, err := Tiles(dir).Hashes(0, most); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a leaf behind the end: %v", err)
+		t.Errorf("reading a leaf after the end: got %v, want fs.ErrNotExist", err)
 	}
-	// If a full disk cut the narrowest tile that has the leaf, a wider one has it too.
+	// If a full disk truncated the narrowest tile with the leaf, a wider one has it too.
 	cut := Tile{Tile: tlog.Tile{H: TileHeight, N: most / TileSize, W: 3}}
 	if err := os.Truncate(filepath.Join(dir, cut.Path()), 2*tlog.HashSize+1); err != nil {
 		t.Fatal(err)
 	}
 	if leaves, err := Tiles(dir).Hashes(0, most-most%TileSize+2); err != nil || leaves[0] != stored[tlog.StoredHashIndex(0, most-most%TileSize+2)] {
-		t.Errorf("a leaf whose narrowest tile was cut: %v", err)
+		t.Errorf("reading a leaf whose narrowest tile was truncated: %v", err)
 	}
 	// The hashes over leaves replace leaves that are gone.
 	var skipped Tree
@@ -170,17 +172,17 @@ func TestTree(t *testing.T) {
 		skipped.Skip(over[0])
 	}
 	if want, _ := tlog.TreeHash(skipped.Size(), reader); skipped.Root() != want {
-		t.Error("root over leaves that are gone")
+		t.Error("wrong root over deleted leaves")
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "tile", "0")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Tiles(dir).Hashes(0, 3); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
-		t.Errorf("a leaf that is gone: %v", err)
+		t.Errorf("reading a deleted leaf: got %v, want fs.ErrNotExist without the folder", err)
 	}
 }
 
-// TestTilePath: names are as in C2SP tlog-tiles, without the height.
+// TestTilePath checks that names are like in C2SP tlog-tiles, without the height.
 func TestTilePath(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -222,20 +224,20 @@ func TestParseCheckpoint(t *testing.T) {
 		signed, known := signedBy(t, "g/a/1", text)
 		h, err := ParseCheckpoint(signed, known)
 		if (err == nil) != ok || ok && (h.Size != 5 || h.Root != root || h.LogID != "g/a/1" || !bytes.Equal(h.Note, signed)) {
-			t.Errorf("%q: %+v, %v", text, h, err)
+			t.Errorf("ParseCheckpoint of %q = %+v, %v", text, h, err)
 		}
 		if _, err := ParseCheckpoint(signed, note.VerifierList()); err == nil || !strings.Contains(err.Error(), "it wants the key g/a/1+") {
-			t.Errorf("%q without a key: %v", text, err)
+			t.Errorf("ParseCheckpoint of %q without a key: got %v", text, err)
 		}
 		signed[len(text)/2]++
 		if _, err := ParseCheckpoint(signed, known); err == nil {
-			t.Errorf("%q with another byte", text)
+			t.Errorf("ParseCheckpoint accepts %q with a changed byte", text)
 		}
 	}
 }
 
-// FuzzReadCheckpoints: each checkpoint that is read was signed, and a bad end hides no checkpoint
-// before it.
+// FuzzReadCheckpoints checks that each checkpoint that is read was signed, and that a damaged end
+// does not hide the checkpoints before it.
 func FuzzReadCheckpoints(f *testing.F) {
 	signed, known := signedBy(f, "g/a/1", CheckpointText("g/a/1", 5, tlog.RecordHash(nil)))
 	block := string(signed) + CheckpointEnd
@@ -251,16 +253,17 @@ func FuzzReadCheckpoints(f *testing.F) {
 				continue
 			}
 			if good++; !bytes.Equal(h.Note, signed) && !strings.Contains(rest, "g/a/1") {
-				t.Errorf("%q", h.Note)
+				t.Errorf("read a checkpoint that was not signed: %q", h.Note)
 			}
 		}
 		if good == 0 || rest == "" && bad > 0 {
-			t.Errorf("%d good, %d bad of %q", good, bad, rest)
+			t.Errorf("read %d good and %d bad checkpoints of %q", good, bad, rest)
 		}
 	})
 }
 
-// TestReadClaim: the claim of a note is read without a key, and cosignatures are stripped.
+// TestReadClaim checks that the claim of a note is read without a key, and that cosignatures are
+// removed.
 func TestReadClaim(t *testing.T) {
 	t.Parallel()
 	secret, _, err := note.GenerateKey(rand.Reader, "g/a/1")
@@ -277,20 +280,20 @@ func TestReadClaim(t *testing.T) {
 	bare, err := note.Sign(n, own)
 	cosigned, err2 := note.Sign(n, own, witness)
 	if err != nil || err2 != nil || StripCosignatures(string(cosigned)) != string(bare) || StripCosignatures(string(bare)) != string(bare) {
-		t.Errorf("%q of %q: %v, %v", StripCosignatures(string(cosigned)), cosigned, err, err2)
+		t.Errorf("StripCosignatures = %q of %q: %v, %v", StripCosignatures(string(cosigned)), cosigned, err, err2)
 	}
 	if h, err := ReadClaim(string(bare)); err != nil || h.LogID != "g/a/1" || h.Size != 7 || h.Root != (tlog.Hash{1}) || string(h.Note) != string(bare) {
-		t.Errorf("%+v, %v", h, err)
+		t.Errorf("ReadClaim = %+v, %v", h, err)
 	}
 	for _, text := range []string{"", "\n\n\n", n.Text, n.Text + "\n", StripCosignatures(""), strings.Replace(string(bare), "g/a/1\n7", "g/a/1\n07", 1), string(bare) + strings.Repeat("— w AAAAAAAA\n", 200)} {
 		if h, err := ReadClaim(text); err == nil {
-			t.Errorf("%q is %+v", text, h)
+			t.Errorf("ReadClaim(%q) = %+v, want an error", text, h)
 		}
 	}
 }
 
-// TestLongestSeal: the seal with the longest names and numbers is read, after a long line and after
-// a short one.
+// TestLongestSeal checks that the seal with the longest names and numbers is read, after a long
+// line and after a short one.
 func TestLongestSeal(t *testing.T) {
 	t.Parallel()
 	id := LogID{strings.Repeat("g", 100), strings.Repeat("l", 100), maxGeneration}
@@ -300,11 +303,11 @@ func TestLongestSeal(t *testing.T) {
 	for _, entry := range []string{"{}", `{"a":1}`, `{"a":"` + strings.Repeat("x", 2000) + `"}`} {
 		line := Splice([]byte(entry), id.String(), math.MaxInt64)
 		if got, seq, ok := ReadSeal(line); !ok || got != id.String() || seq != math.MaxInt64 {
-			t.Errorf("%d bytes: %q, %d, %t", len(line), got, seq, ok)
+			t.Errorf("ReadSeal of %d bytes = %q, %d, %t", len(line), got, seq, ok)
 		}
 	}
 	line := `{"log":"gw1/access/1","seq":1,"a":"` + strings.Repeat("x", maxSeal) + `"}`
 	if _, _, ok := ReadSeal([]byte(line)); ok {
-		t.Error("members of the entry itself were taken for a seal")
+		t.Error("ReadSeal reads members of the entry as a seal")
 	}
 }

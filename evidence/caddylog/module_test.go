@@ -16,7 +16,7 @@ func parse(text string) (*Evidence, error) {
 	return e, e.UnmarshalCaddyfile(caddyfile.NewTestDispenser("robots_evidence {\n" + text + "\n}\n"))
 }
 
-// TestOptions: the JSON has each option of the Caddyfile.
+// TestOptions checks that the JSON has each option of the Caddyfile.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	e, err := parse("file /l/a.log {\nroll_size 1MiB\n}\nname n\nkey /k\nstate /s\nevery 2s 30\nheads /h\nwitness https://w " + vkey + "\non_failure refuse")
@@ -30,11 +30,11 @@ func TestOptions(t *testing.T) {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
 	if e, err := parse("every 10ms\nfile a.log"); err != nil || e.Lines != 0 || e.Name != "" {
-		t.Errorf("without the others: %+v, %v", e, err)
+		t.Errorf("without other options: got %+v, %v", e, err)
 	}
 }
 
-// TestCaddyfileErrors: an error names its line.
+// TestCaddyfileErrors checks that an error names its line.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, place, want string }{
@@ -58,7 +58,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}
 }
 
-// TestOnlyFiles: a log that cannot be read back is refused.
+// TestOnlyFiles checks that a log that cannot be read back is refused.
 func TestOnlyFiles(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -94,7 +94,7 @@ func TestAlone(t *testing.T) {
 			err = e.check()
 		}
 		if c := (settings{e, "gw", tt.fleet, nil}); err != nil || c.staysLocal() != tt.alone {
-			t.Errorf("%q, fleet %t: alone %t, %v", tt.text, tt.fleet, c.staysLocal(), err)
+			t.Errorf("%q, fleet %t: stays local = %t, %v", tt.text, tt.fleet, c.staysLocal(), err)
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/logging"
 )
 
-// TestRetention: the lines that roll_keep keeps are compared with roll_keep_for (docs/operate.md).
+// TestRetention checks that the lines that roll_keep keeps are compared with roll_keep_for
+// (docs/operate.md).
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	off, now := false, time.Unix(1e9, 0)
@@ -57,12 +58,12 @@ func TestRetention(t *testing.T) {
 		l := File{Path: path, Writer: &tt.writer}
 		might := l.look(now)
 		if l.Kept != tt.kept || might != tt.might || !l.Oldest.Equal(now.Add(-tt.age)) || l.rolled != tt.rolled {
-			t.Errorf("%s: kept %t, might not be %t, %d files from %v", tt.name, l.Kept, might, l.rolled, l.Oldest)
+			t.Errorf("%s: kept = %t, might not be = %t, %d files from %v", tt.name, l.Kept, might, l.rolled, l.Oldest)
 		}
 	}
 }
 
-// TestRenamed: an open file that logrotate has renamed is distinguished from others.
+// TestRenamed checks that an open file that logrotate has renamed is distinguished from others.
 func TestRenamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -110,10 +111,10 @@ func TestFirstTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at := firstTime(name); at.IsZero() != (want == 0) || want != 0 && at.Unix() != want {
-			t.Errorf("%q: %v", text, at)
+			t.Errorf("%q: firstTime = %v", text, at)
 		}
 	}
 	if at := firstTime("/nowhere"); !at.IsZero() {
-		t.Errorf("a file that is not there: %v", at)
+		t.Errorf("firstTime of a missing file = %v, want zero", at)
 	}
 }

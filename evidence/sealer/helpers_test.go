@@ -20,11 +20,11 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// rotator writes a file as timberjack does: it renames the file when it is full, begins the new one
-// without O_APPEND, and packs the old one.
+// rotator writes a file like timberjack: it renames the file when it is full, begins the new one
+// without O_APPEND, and compresses the old one.
 type rotator struct {
 	name string
-	most int64 // bytes of a file, 0 for any
+	most int64 // most bytes of a file; 0 for no limit
 	pack bool
 	f    *os.File
 	size int64
@@ -148,7 +148,7 @@ func (b *bench) open() *Log {
 	return l
 }
 
-// kill leaves a log as kill -9 does: written bytes stay, and nothing else happens.
+// kill leaves a log like kill -9: written bytes stay, and nothing else happens.
 func (b *bench) kill(l *Log) {
 	b.t.Helper()
 	l.stop()
@@ -174,7 +174,7 @@ func (b *bench) flush(l *Log) {
 	}
 }
 
-// lastWait is the wait of a process that ends.
+// lastWait is how long a process that ends waits.
 const lastWait = 5 * time.Second
 
 func (b *bench) close(l *Log) {
@@ -235,7 +235,7 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 			break
 		}
 		if ok && seq != int64(i) {
-			b.t.Fatalf("line %d has number %d: %s", i, seq, line)
+			b.t.Fatalf("line %d has the number %d: %s", i, seq, line)
 		}
 		hashes, _ := tlog.StoredHashes(int64(i), []byte(line), reader)
 		for k, h := range hashes {
@@ -259,7 +259,7 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 		// A cosigned copy comes when its witnesses have answered, which may be after the next
 		// checkpoint.
 		if checkpoint.Size > int64(len(lines)) || checkpoint.Size < signed && !kept[checkpoint.Size] {
-			b.t.Fatalf("a checkpoint of %d of %d lines, after one of %d", checkpoint.Size, len(lines), signed)
+			b.t.Fatalf("a checkpoint covers %d of %d lines, after one of %d lines", checkpoint.Size, len(lines), signed)
 		}
 		kept[checkpoint.Size] = true
 		if root, _ := tlog.TreeHash(checkpoint.Size, reader); root != checkpoint.Root {
@@ -295,11 +295,11 @@ func (b *bench) noLeftovers(dir string, size int64) {
 	b.t.Helper()
 	h, err := evidence.ReadClaim(string(must(os.ReadFile(filepath.Join(dir, "checkpoint")))))
 	if err != nil || h.Size != size {
-		b.t.Fatalf("checkpoint is of %d lines, the newest of %d: %v", h.Size, size, err)
+		b.t.Fatalf("the file checkpoint covers %d lines, but the newest %d: %v", h.Size, size, err)
 	}
 	for _, tile := range tlog.NewTiles(evidence.TileHeight, 0, size) {
 		if path := (evidence.Tile{Tile: tile}).Path(); !exists(filepath.Join(dir, path)) {
-			b.t.Fatalf("no %s", path)
+			b.t.Fatalf("there is no %s", path)
 		}
 	}
 	filepath.WalkDir(filepath.Join(dir, "tile"), func(path string, d os.DirEntry, err error) error {

@@ -23,8 +23,8 @@ func noteOf(tb testing.TB, id string, size int64) string {
 	return string(must(note.Sign(&note.Note{Text: evidence.CheckpointText(id, size, tlog.Hash{byte(size)})}, signer)))
 }
 
-// TestRecordPeerCheckpoints: each checkpoint of another gateway is written once, at most once a
-// minute, and causes no checkpoint of this log.
+// TestRecordPeerCheckpoints checks that each checkpoint of another gateway is written once, at most
+// once a minute, and causes no checkpoint of this log.
 func TestRecordPeerCheckpoints(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -51,7 +51,7 @@ func TestRecordPeerCheckpoints(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(b.lines()[n-1]), &line); err != nil || line.Logger != evidence.Logger || line.Msg != "peer" ||
 			line.Note != two || line.PeerLog != "gw3/access/1" || line.Size != 6 || line.Root != (tlog.Hash{6}).String() {
-			t.Errorf("%+v, %v", line, err)
+			t.Errorf("line about a peer = %+v, %v", line, err)
 		}
 		newer := noteOf(t, "gw2/access/1", 8)
 		hear(0, newer, two)
@@ -66,18 +66,19 @@ func TestRecordPeerCheckpoints(t *testing.T) {
 		hear(maxPeers, many...)
 		time.Sleep(time.Hour)
 		if s := l.Status(); s.Unsealed != 0 || s.Lines != 0 || len(b.lines()) != n {
-			t.Errorf("idle, but for peers: %+v", s)
+			t.Errorf("status of a log with lines about peers only = %+v", s)
 		}
 		b.write(l, entry(1))
 		b.close(l)
 		l.RecordPeerCheckpoints([]string{noteOf(t, "gw2/access/1", 10)})
 	})
 	if signed := b.verify(1, 0); int(signed) != len(b.lines())-1 {
-		t.Errorf("%d of %d lines are signed", signed, len(b.lines()))
+		t.Errorf("%d of %d lines are signed, want all but one", signed, len(b.lines()))
 	}
 }
 
-// TestHearMany: lines about peers are never more than half of what a start would seal late.
+// TestHearMany checks that lines about peers are never more than half of what a start would seal
+// late.
 func TestHearMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -94,7 +95,7 @@ func TestHearMany(t *testing.T) {
 			l.RecordPeerCheckpoints(many)
 			time.Sleep(peerInterval)
 			if s := l.Status(); s.Size-l.newest.Size > 4000+maxPeers {
-				t.Fatalf("%d lines without a checkpoint", s.Size-l.newest.Size)
+				t.Fatalf("%d lines have no checkpoint, want fewer", s.Size-l.newest.Size)
 			}
 		}
 		b.close(l)

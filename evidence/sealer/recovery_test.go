@@ -17,7 +17,8 @@ import (
 
 const lateMessage = "lines that were not sealed when the gateway ended are sealed now"
 
-// TestKilled: lines that are in the log and not in the tree are sealed late, and the log says so.
+// TestKilled checks that lines that are in the log but not in the tree are sealed late, and that
+// the log reports it.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -34,13 +35,13 @@ func TestKilled(t *testing.T) {
 	lines := b.lines()
 	// opened, checkpoint, 1, checkpoint, 2, 3, torn, opened, checkpoint, 5, closed, checkpoint
 	if len(lines) != 12 || lines[6] != torn || !strings.Contains(lines[7], `,"late":{"from":3,"to":7,"torn":1,"file":"access.log"},"log":"gw1.example/access/1","seq":7}`) {
-		t.Errorf("%d lines: %s", len(lines), strings.Join(lines, "\n"))
+		t.Errorf("got %d lines, want 12 with a late notice:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 	if e, told := b.told(lateMessage); !told || e.Detail != "lines 3 to 6, torn: 1" {
-		t.Errorf("told %+v", e)
+		t.Errorf("reported %+v, want the late lines", e)
 	}
 	if signed := b.verify(1, 0); signed != 11 {
-		t.Errorf("%d lines are signed", signed)
+		t.Errorf("%d lines are signed, want 11", signed)
 	}
 }
 
@@ -56,7 +57,7 @@ func TestNewGenerations(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		change func(b *bench)
-		reason string // in the log, by its beginning
+		reason string // the beginning of the reason in the log
 	}{
 		"new key":      {func(b *bench) { os.Remove(filepath.Join(b.config.State, "access", "key")) }, "new key"},
 		"new gateway":  {func(b *bench) { b.config.Gateway = "gw2.example" }, "the gateway has a new name"},
@@ -104,7 +105,7 @@ func TestNewGenerations(t *testing.T) {
 			reason := tt.reason
 			line := b.lines()[len(before)]
 			if strings.Contains(line, b.dir) {
-				t.Errorf("a folder of the machine is in the log: %s", line)
+				t.Errorf("the log contains a folder of the machine: %s", line)
 			}
 			// The notice has the last checkpoint of the generation before, if the state has it.
 			checkpoint := fmt.Sprintf(`,"size":%d,"root":"`, 11)
@@ -112,13 +113,13 @@ func TestNewGenerations(t *testing.T) {
 				t.Errorf("the last checkpoint of the generation before: want %t: %s", known, line)
 			}
 			if !strings.Contains(line, `,"reason":"`+reason) || !strings.Contains(line, fmt.Sprintf(`access/%d","seq":0}`, generation)) {
-				t.Errorf("the log says %s\nwant reason %s", line, reason)
+				t.Errorf("got line %s\nwant reason %s", line, reason)
 			}
 			if e, told := b.told("evidence begins a new generation"); !told || !e.Failure || !strings.Contains(e.Detail, reason) {
-				t.Errorf("told %+v", e)
+				t.Errorf("reported %+v, want a failure with the reason", e)
 			}
 			if signed := b.verify(generation, len(before)); signed != 4 {
-				t.Errorf("%d lines are signed", signed)
+				t.Errorf("%d lines are signed, want 4", signed)
 			}
 			l = b.open() // it continues the generation
 			if want := fmt.Sprintf("/%d", generation); !strings.HasSuffix(l.id, want) {
@@ -129,8 +130,8 @@ func TestNewGenerations(t *testing.T) {
 	}
 }
 
-// TestGoesOn: if signed lines were changed or removed while the gateway was off, the log continues
-// after them, and the audit finds that. A renamed log is read under its new name.
+// TestGoesOn checks that if signed lines were changed or removed while the gateway was off, the log
+// continues after them, and the audit finds that. A renamed log is read under its new name.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bench){
@@ -166,24 +167,24 @@ func TestGoesOn(t *testing.T) {
 			size := l.Status().Size
 			b.close(l)
 			if e, more := b.told("evidence begins a new generation"); more && e.Failure {
-				t.Errorf("%s: %s", name, e.Detail)
+				t.Errorf("%s: a new generation begins: %s", name, e.Detail)
 			}
 			lines := b.lines()
 			if !strings.Contains(strings.Join(lines, "\n"), fmt.Sprintf(`"ts":1700000000.7,"logger":"http.log.access","msg":"handled request","status":200,"log":"gw1.example/access/1","seq":%d}`, size-1)) {
 				t.Errorf("%s: want line %d: %s", name, size-1, strings.Join(lines, "\n"))
 			}
 			if !slices.ContainsFunc(lines, func(s string) bool { return strings.HasPrefix(s, `{"level":"info","ts":1700000000.7,`) }) {
-				t.Errorf("%s: the first line is no line of its own: %s", name, strings.Join(lines, "\n"))
+				t.Errorf("%s: the first line is not separate: %s", name, strings.Join(lines, "\n"))
 			}
 			if e, told := b.told(lateMessage); told != (late > 0 && strings.HasPrefix(name, "renamed")) {
-				t.Errorf("%s: told %+v", name, e)
+				t.Errorf("%s: reported %+v", name, e)
 			}
 		}
 	}
 }
 
-// TestRolledBack: with yesterday's state, the lines since then are sealed late if they are the
-// signed ones. Otherwise another generation begins.
+// TestRolledBack checks that with yesterday's state, the lines since then are sealed late if they
+// are the signed ones. Otherwise another generation begins.
 func TestRolledBack(t *testing.T) {
 	t.Parallel()
 	for _, changed := range []bool{false, true} {
@@ -222,24 +223,24 @@ func TestRolledBack(t *testing.T) {
 			b.close(l)
 			if changed {
 				if e, _ := b.told("evidence begins a new generation"); !strings.Contains(e.Detail, "lines are not those that were signed") {
-					t.Errorf("a changed line: %+v", e)
+					t.Errorf("with a changed line: reported %+v", e)
 				}
 				b.verify(2, count)
 				continue
 			}
 			// A copy shows that they were signed in time.
 			if e, told := b.told(lateMessage); told == copied || told && !strings.HasPrefix(e.Detail, "lines 5 to ") {
-				t.Errorf("told %+v", e)
+				t.Errorf("reported %+v", e)
 			}
 			if signed := b.verify(1, 0); int(signed) != count+4 {
-				t.Errorf("%d lines are signed, %d were there", signed, count)
+				t.Errorf("%d lines are signed, and %d were there before", signed, count)
 			}
 		}
 	}
 }
 
-// TestLaundered: a start seals no more lines than a crash leaves. If there are more, a generation
-// begins that says how many there were and in which file they begin. They stay without a
+// TestLaundered checks that a start seals no more lines than a crash leaves. If there are more, a
+// generation begins that says how many there were and in which file they begin. They stay without a
 // checkpoint.
 func TestLaundered(t *testing.T) {
 	t.Parallel()
@@ -255,7 +256,7 @@ func TestLaundered(t *testing.T) {
 		appendFile(b.config.File, made)
 		b.close(b.open())
 		if _, late := b.told(lateMessage); late != (lines == 7999) {
-			t.Errorf("%d lines and the notice of the last checkpoint: sealed late: %t", lines, late)
+			t.Errorf("%d lines and the notice of the last checkpoint: sealed late = %t", lines, late)
 		}
 		want := "8001 lines from line 3 on, the first in access.log, have no checkpoint: a crash leaves at most 8000"
 		if line := b.lines()[4+lines]; strings.Contains(line, `,"reason":"`+want+`"`) == (lines == 7999) {
@@ -264,8 +265,8 @@ func TestLaundered(t *testing.T) {
 	}
 }
 
-// TestCutAgainstCopy: if a log and its state are both set back, the second copy of the checkpoints
-// reveals it.
+// TestCutAgainstCopy checks that if a log and its state are both set back, the second copy of the
+// checkpoints reveals it.
 func TestCutAgainstCopy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -278,13 +279,13 @@ func TestCutAgainstCopy(t *testing.T) {
 	b.restore(yesterday)
 	b.close(b.open())
 	if e, _ := b.told("evidence begins a new generation"); !strings.Contains(e.Detail, "the log has 4 lines of the 8 that were signed") {
-		t.Errorf("told %+v", e)
+		t.Errorf("reported %+v, want the 4 missing lines", e)
 	}
 }
 
-// TestOnlyCopyLeft: if only the second copy of the checkpoints has a generation, it does not begin
-// again, whatever else is lost or set back. Otherwise the gateway would sign two logs under one
-// identity, if its key is kept elsewhere. A torn end of the copy costs no checkpoint.
+// TestOnlyCopyLeft checks that if only the second copy of the checkpoints has a generation, it does
+// not begin again, whatever else is lost or set back. Otherwise the gateway would sign two logs
+// under one identity, if its key is kept elsewhere. A torn end of the copy costs no checkpoint.
 func TestOnlyCopyLeft(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{"state and log", "state and log, torn", "state; log set back", "both set back", "both set back, and changed"} {
@@ -309,13 +310,13 @@ func TestOnlyCopyLeft(t *testing.T) {
 		}
 		l = b.open()
 		if l.id != "gw1.example/access/3" {
-			t.Errorf("%s: then %s", lost, l.id)
+			t.Errorf("%s: the log's id is %s, want generation 3", lost, l.id)
 		}
 		b.close(l)
 		want := `,"reason":"the state and the log have none of the 4 lines of gw1.example/access/2 that were signed: the second copy of the checkpoints says so",` +
 			`"previous":"gw1.example/access/2","size":4,"root":"`
 		if line := strings.Join(b.lines(), "\n"); !strings.Contains(line, want) {
-			t.Errorf("%s: %s", lost, line)
+			t.Errorf("%s: wrong notice: %s", lost, line)
 		}
 		sizes := map[string]int64{}
 		for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(must(os.ReadFile(b.config.Checkpoints))), note.VerifierList(l.signer)) {
@@ -329,8 +330,8 @@ func TestOnlyCopyLeft(t *testing.T) {
 	}
 }
 
-// FuzzRecovery: whatever a kill or a power cut leaves after the last sync, the same generation
-// continues, and all remaining lines are sealed. No byte of the log changes.
+// FuzzRecovery checks that whatever a kill or a power cut leaves after the last sync, the same
+// generation continues, and all remaining lines are sealed. No byte of the log changes.
 func FuzzRecovery(f *testing.F) {
 	f.Add(uint8(0), uint16(0), uint16(0), uint16(0), false)
 	f.Add(uint8(3), uint16(70), uint16(33), uint16(100), true)
@@ -356,7 +357,7 @@ func FuzzRecovery(f *testing.F) {
 		b := newBench(t)
 		b.rot.most = 3000
 		files := maps.Clone(moments[int(moment)%len(moments)])
-		// Nobody waits for the position: the disk may have an earlier checkpoint's.
+		// Nothing waits for the position, so the disk may have that of an earlier checkpoint.
 		const position = "/evidence/access/1/position"
 		files[position] = moments[int(leaves)%(int(moment)%len(moments)+1)][position]
 		// Files that only grow may have any length between the last sync and the end.
@@ -384,14 +385,14 @@ func FuzzRecovery(f *testing.F) {
 		b.close(l)
 		if l.id != "gw1.example/access/1" {
 			e, _ := b.told("evidence begins a new generation")
-			t.Fatalf("then %s: %s", l.id, e.Detail)
+			t.Fatalf("the log's id is %s: %s", l.id, e.Detail)
 		}
 		after := b.lines()
 		if strings.Join(before, "\n") != strings.Join(after[:len(before)], "\n") {
 			t.Error("lines were changed")
 		}
 		if signed := b.verify(1, 0); int(signed) != len(after)-1 {
-			t.Errorf("%d of %d lines are signed", signed, len(after))
+			t.Errorf("%d of %d lines are signed, want all but one", signed, len(after))
 		}
 	})
 }

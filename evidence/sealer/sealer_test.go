@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSealed: checkpoints cover the lines of a log and its notices, over a stop and a new start.
+// TestSealed checks that checkpoints cover the lines of a log and its notices, over a stop and a
+// new start.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -52,11 +53,12 @@ func TestSealed(t *testing.T) {
 		}
 	}
 	if _, told := b.told("lines that were not sealed when the gateway ended are sealed now"); told || len(lines) != 15 {
-		t.Errorf("an orderly end left lines unsealed; %d lines", len(lines))
+		t.Errorf("after Close, lines were sealed late, or there are %d lines, want 15", len(lines))
 	}
 }
 
-// TestIdle: an idle log gets no further checkpoints, and each line gets one in time.
+// TestIdle checks that an idle log gets no further checkpoints, and that each line gets one in
+// time.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -70,19 +72,19 @@ func TestIdle(t *testing.T) {
 		b.write(l, entry(1))
 		time.Sleep(2 * time.Second)
 		if s := l.Status(); s.Unsealed != 0 || s.Size != 4 || time.Since(s.Time) > 2*time.Second {
-			t.Errorf("after 2 s: %+v", s)
+			t.Errorf("status after 2 s = %+v", s)
 		}
 		b.write(l, entry(2), entry(3), entry(4))
 		synctest.Wait()
 		if s := l.Status(); s.Unsealed != 0 || s.Lines != 4 {
-			t.Errorf("after 3 lines: %+v", s)
+			t.Errorf("status after 3 lines = %+v", s)
 		}
 		b.close(l)
 	})
 	b.verify(1, 0)
 }
 
-// TestRotated: files that were rotated and packed have the lines of one tree.
+// TestRotated checks that files that were rotated and compressed have the lines of one tree.
 func TestRotated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -103,12 +105,12 @@ func TestRotated(t *testing.T) {
 	}
 	b.close(b.open())
 	if signed := b.verify(1, 0); signed < 200 {
-		t.Errorf("%d lines are signed", signed)
+		t.Errorf("%d lines are signed, want at least 200", signed)
 	}
 }
 
-// TestTerms: each file has a notice with the terms of the log, so that they are known when older
-// files have expired.
+// TestTerms checks that each file has a notice with the terms of the log, so that they are known
+// when older files have expired.
 func TestTerms(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -123,16 +125,16 @@ func TestTerms(t *testing.T) {
 	files := must(LogFiles(b.config.File))
 	for _, name := range files[:len(files)-1] {
 		if n := strings.Count(string(must(os.ReadFile(name))), `"terms":{"roll_keep":0,"roll_keep_days":7,`); n != 1 {
-			t.Errorf("%s has the terms %d times", filepath.Base(name), n)
+			t.Errorf("%s has the terms %d times, want once", filepath.Base(name), n)
 		}
 	}
 	if len(files) < 4 {
-		t.Errorf("%d files", len(files))
+		t.Errorf("got %d files, want at least 4", len(files))
 	}
 }
 
-// TestCaughtUp: lines that arrive while a slow disk delays a checkpoint get the next one at once,
-// if there are enough of them.
+// TestCaughtUp checks that lines that arrive while a slow disk delays a checkpoint get the next one
+// at once, if there are enough of them.
 func TestCaughtUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -144,7 +146,7 @@ func TestCaughtUp(t *testing.T) {
 	}
 	b.write(l, entry(1), entry(2), entry(3))
 	for bytes.Count(must(os.ReadFile(filepath.Join(l.folder, checkpointsFile))), []byte(evidence.CheckpointEnd)) < 2 {
-		runtime.Gosched() // until the checkpoint is under way
+		runtime.Gosched() // until the checkpoint is in progress
 	}
 	for i := range 10 {
 		b.write(l, entry(i))
@@ -156,13 +158,13 @@ func TestCaughtUp(t *testing.T) {
 	defer reader.Close()
 	for deadline := time.Now().Add(20 * time.Second); l.Status().Unsealed > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d lines wait for a checkpoint", l.Status().Unsealed)
+			t.Fatalf("%d lines still wait for a checkpoint", l.Status().Unsealed)
 		}
 	}
 	b.close(l)
 }
 
-// TestFullDisk: any part of a line that reaches the disk is in the tree.
+// TestFullDisk checks that any part of a line that reaches the disk is in the tree.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, rotate := range []int64{0, 700} {
@@ -190,7 +192,7 @@ func fullDisk(t *testing.T, rotate int64, part int) {
 	}
 	for range 1 + part/3%2 {
 		if _, err := l.Write([]byte(entry(2) + "\n")); !errors.Is(err, syscall.ENOSPC) || !l.Failed() {
-			t.Fatalf("a full disk: %v, %t", err, l.Failed())
+			t.Fatalf("Write with a full disk: got %v, failed = %t, want ENOSPC and true", err, l.Failed())
 		}
 	}
 	if err := l.saveNow(); err != nil {
@@ -207,11 +209,11 @@ func fullDisk(t *testing.T, rotate int64, part int) {
 		l = b.open()
 	}
 	if l.id != "gw1.example/access/1" {
-		t.Fatalf("then %s", l.id)
+		t.Fatalf("the log's id is %s, want generation 1", l.id)
 	}
 	b.write(l, entry(3))
 	if l.Failed() {
-		t.Error("it fails on")
+		t.Error("the log still fails once there is room")
 	}
 	b.flush(l)
 	b.verify(1, 0)
@@ -223,8 +225,8 @@ func fullDisk(t *testing.T, rotate int64, part int) {
 	b.verify(1, 0)
 }
 
-// TestLost: when the log can be written again, it says how many entries are missing, and from which
-// time to which.
+// TestLost checks that when the log can be written again, it reports how many entries are missing
+// and since when.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -247,7 +249,7 @@ func TestLost(t *testing.T) {
 		b.rot.fails = nil
 		b.write(l, entry(3), entry(4))
 		if s := l.Status(); s.Lost != 3 || s.Error != "" {
-			t.Errorf("status: %d lost, %s", s.Lost, s.Error)
+			t.Errorf("status: lost = %d, error %q, want 3 and none", s.Lost, s.Error)
 		}
 		b.close(l)
 		lines := b.lines()
@@ -258,18 +260,18 @@ func TestLost(t *testing.T) {
 		}
 	})
 	if signed := b.verify(1, 0); signed != 8 {
-		t.Errorf("%d lines are signed", signed)
+		t.Errorf("%d lines are signed, want 8", signed)
 	}
 }
 
-// TestHeldUp: Status does not block if a disk does not answer.
+// TestHeldUp checks that Status does not block if a disk does not answer.
 func TestHeldUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	l := b.open()
 	b.write(l, entry(1))
 	if s := l.Status(); s.Lines != 1 || s.Error != "" {
-		t.Errorf("%+v", s)
+		t.Errorf("status = %+v, want one line and no error", s)
 	}
 	frozen := make(chan struct{})
 	b.rot.fails = func([]byte) (int, error) {
@@ -286,7 +288,7 @@ func TestHeldUp(t *testing.T) {
 	for range 2 { // neither waits for the disk
 		asking.Go(func() {
 			if s := l.Status(); s.Lines != 1 || !strings.Contains(s.Error, "does not answer") {
-				t.Errorf("held up: %+v", s)
+				t.Errorf("status while the disk does not answer = %+v", s)
 			}
 		})
 	}
@@ -294,13 +296,13 @@ func TestHeldUp(t *testing.T) {
 	close(frozen)
 	wg.Wait()
 	if s := l.Status(); s.Lines != 2 || s.Error != "" {
-		t.Errorf("afterwards: %+v", s)
+		t.Errorf("status afterwards = %+v", s)
 	}
 	b.close(l)
 }
 
-// TestStateDisk: if only the state cannot be written, the log still is. It is sealed as soon as the
-// state can be written.
+// TestStateDisk checks that if only the state cannot be written, the log still is. It is sealed as
+// soon as the state can be written.
 func TestStateDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -314,7 +316,7 @@ func TestStateDisk(t *testing.T) {
 		b.write(l, entry(i))
 	}
 	if err := l.flush(); err == nil || !l.Failed() {
-		t.Fatalf("flushed without a folder: %v", err)
+		t.Fatalf("flush without a folder: got %v, want an error", err)
 	}
 	if err := os.Rename(away, l.folder); err != nil {
 		t.Fatal(err)
@@ -322,11 +324,11 @@ func TestStateDisk(t *testing.T) {
 	b.flush(l)
 	b.close(l)
 	if signed := b.verify(1, 0); signed != 3005 || l.Failed() {
-		t.Errorf("%d lines are signed", signed)
+		t.Errorf("%d lines are signed, want 3005, or the log fails", signed)
 	}
 }
 
-// TestNoRoom: leaves that do not fit into memory are read from the log again.
+// TestNoRoom checks that leaves that do not fit into memory are read from the log again.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -344,11 +346,12 @@ func TestNoRoom(t *testing.T) {
 	b.write(l, entry(2))
 	b.close(l)
 	if signed := b.verify(1, 0); signed != 107 {
-		t.Errorf("%d lines are signed", signed)
+		t.Errorf("%d lines are signed, want 107", signed)
 	}
 }
 
-// TestDeleted: a log that is deleted while it is written begins a new file, and the tree continues.
+// TestDeleted checks that a log that is deleted while it is written begins a new file, and the tree
+// continues.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -361,21 +364,21 @@ func TestDeleted(t *testing.T) {
 	b.flush(l)
 	lines := b.lines()
 	if len(lines) != 2 || !strings.Contains(lines[0], `"msg":"deleted","at":"`) || !strings.HasSuffix(lines[0], `"seq":5}`) || !strings.HasSuffix(lines[1], `"seq":6}`) {
-		t.Errorf("the new file: %q", lines)
+		t.Errorf("the new file has %q", lines)
 	}
 	if l.fileChanges == 0 {
-		t.Error("it was not noticed")
+		t.Error("the deletion was not counted")
 	}
 	b.close(l)
 	l = b.open()
 	if l.id != "gw1.example/access/1" {
-		t.Errorf("then %s", l.id)
+		t.Errorf("the log's id is %s, want generation 1", l.id)
 	}
 	b.close(l)
 }
 
-// TestDeletedAndMade: a file that was deleted and replaced by the writer does not count as rotated.
-// Caddy's writer creates the new file with the first line after a start.
+// TestDeletedAndMade checks that a file that was deleted and replaced by the writer does not count
+// as rotated. Caddy's writer creates the new file with the first line after a start.
 func TestDeletedAndMade(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -391,12 +394,12 @@ func TestDeletedAndMade(t *testing.T) {
 	b.write(l, entry(2))
 	b.flush(l)
 	if lines := b.lines(); len(lines) != 3 || !strings.Contains(lines[1], `"msg":"deleted","at":"`) {
-		t.Errorf("the new file: %q", lines)
+		t.Errorf("the new file has %q", lines)
 	}
 	b.close(l)
 }
 
-// TestForeignLine: lines of another program are noticed.
+// TestForeignLine checks that lines of another program are noticed.
 func TestForeignLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -409,19 +412,19 @@ func TestForeignLine(t *testing.T) {
 		b.write(l, entry(2))
 		time.Sleep(2 * time.Second)
 		if e, told := b.told("file of the access log was changed by another program, or deleted"); !told || !e.Failure {
-			t.Errorf("told %+v", e)
+			t.Errorf("reported %+v, want a failure", e)
 		}
 		b.write(l, entry(3))
 		b.close(l)
 		l = b.open()
 		if l.id != "gw1.example/access/1" {
-			t.Errorf("then %s", l.id)
+			t.Errorf("the log's id is %s, want generation 1", l.id)
 		}
 		b.close(l)
 	})
 }
 
-// TestStuckDisk: a disk that does not answer is reported, and no line waits for it.
+// TestStuckDisk checks that a disk that does not answer is reported, and no line waits for it.
 func TestStuckDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -443,10 +446,10 @@ func TestStuckDisk(t *testing.T) {
 	}
 	defer reader.Close()
 	if err := <-flushed; err != nil || l.Failed() {
-		t.Errorf("then %v, failed %t", err, l.Failed())
+		t.Errorf("flush = %v, failed = %t, want nil and false", err, l.Failed())
 	}
 	if _, told := b.told("fsync has taken over 30 s; the access log is still written, but not sealed"); !told {
-		t.Error("it was not told")
+		t.Error("the slow disk was not reported")
 	}
 	b.close(l)
 	b.verify(1, 0)
@@ -497,14 +500,14 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestKeys: only its owner may read a new key, and a key signs under any name.
+// TestKeys checks that only its owner may read a new key, and that a key signs under any name.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.close(b.open())
 	key := must(loadKey(filepath.Join(b.config.State, "access", "key")))
 	if info := must(os.Stat(filepath.Join(b.config.State, "access", "key"))); info.Mode() != 0o600 {
-		t.Errorf("the key's mode is %v", info.Mode())
+		t.Errorf("the key's mode is %v, want 0600", info.Mode())
 	}
 	signer, vkey, err := signerOf("other.example", key)
 	if err != nil || signer.Name() != "other.example" {

@@ -134,13 +134,13 @@ func cosigned(t *testing.T, l *Log, w *testWitness) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not cosigned: %+v", s)
+			t.Fatalf("the checkpoint is not cosigned: %+v", s)
 		}
 	}
 }
 
-// TestWitnesses: each checkpoint is cosigned, also after a restart, when the witness states the
-// size that it knows, and while another witness is away.
+// TestWitnesses checks that each checkpoint is cosigned, also after a restart, when the witness
+// states the size that it knows, and while another witness is unreachable.
 func TestWitnesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -150,7 +150,7 @@ func TestWitnesses(t *testing.T) {
 	l := b.open()
 	for deadline := time.Now().Add(10 * time.Second); l.Status().Unwitnessed == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("not told that no witness has cosigned")
+			t.Fatal("the missing cosignature was not reported")
 		}
 	}
 	w1.mu.Lock()
@@ -162,10 +162,10 @@ func TestWitnesses(t *testing.T) {
 		cosigned(t, l, w1)
 	}
 	if s := l.Status().Witnesses["w2.example"]; s.Size != 0 || !strings.Contains(s.Error, "status 404") {
-		t.Errorf("the witness that is away: %+v", s)
+		t.Errorf("status of the unreachable witness = %+v", s)
 	}
 	if e, told := b.told("checkpoint is cosigned by no witness"); !told || !strings.Contains(e.Detail, "status 404") || l.Status().Unwitnessed == 0 {
-		t.Errorf("told %+v", e)
+		t.Errorf("reported %+v", e)
 	}
 	b.close(l)
 	w2.mu.Lock()
@@ -188,12 +188,12 @@ func TestWitnesses(t *testing.T) {
 		both = both || err == nil && err2 == nil
 	}
 	if !both {
-		t.Error("no checkpoint has the signatures of both")
+		t.Error("no checkpoint has both signatures")
 	}
 }
 
-// TestWitnessedEnd: the checkpoint over `closed` is cosigned when the process ends, and its
-// cosignatures are in the file that clients of the tiles read.
+// TestWitnessedEnd checks that the checkpoint after `closed` is cosigned when the process ends, and
+// that its cosignatures are in the file for clients of the tiles.
 func TestWitnessedEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -212,7 +212,7 @@ func TestWitnessedEnd(t *testing.T) {
 			}
 		}
 		if _, err := note.Open(newest.Note, note.VerifierList(b.config.Witnesses[0].Verifier)); err != nil || newest.Size != 4 {
-			t.Errorf("%s: the last checkpoint has %d lines: %v", name, newest.Size, err)
+			t.Errorf("%s: the last checkpoint covers %d lines, want 4: %v", name, newest.Size, err)
 		}
 	}
 	b.verify(1, 0)
@@ -259,12 +259,12 @@ func TestBadWitnesses(t *testing.T) {
 		})
 	}
 	if _, err := ParseWitness("http://w", "w+00000000+AAAA"); err == nil {
-		t.Error("an invalid key")
+		t.Error("ParseWitness accepts an invalid key")
 	}
 }
 
-// TestSlowWitness: nothing waits for a witness, except the end of the process, which does not wait
-// long.
+// TestSlowWitness checks that nothing waits for a witness, except the end of the process, which
+// does not wait long.
 func TestSlowWitness(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -283,17 +283,17 @@ func TestSlowWitness(t *testing.T) {
 		}
 		synctest.Wait()
 		if s := l.Status(); s.Unsealed > 1 || s.Unwitnessed < 2 {
-			t.Errorf("%+v", s)
+			t.Errorf("status = %+v", s)
 		}
 		start := time.Now()
 		b.close(l)
 		if waited := time.Since(start); waited != lastWait {
-			t.Errorf("the end waited for %s", waited)
+			t.Errorf("Close waited %s, want lastWait", waited)
 		}
 		l = b.open()
 		start = time.Now()
 		if err := l.Close(0); err != nil || time.Since(start) > 0 {
-			t.Errorf("a reload waited for %s: %v", time.Since(start), err)
+			t.Errorf("Close of a reload waited %s: %v", time.Since(start), err)
 		}
 	})
 }

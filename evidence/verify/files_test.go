@@ -72,7 +72,7 @@ func (l *long) forge(seq int) {
 	l.writeLeaves(1, leaves)
 }
 
-// TestTilesGone: hashes over tiles replace leaves that are gone, and no others.
+// TestTilesGone checks that hashes over tiles replace only missing leaves.
 func TestTilesGone(t *testing.T) {
 	t.Parallel()
 	l := newLong(t)

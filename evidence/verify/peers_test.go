@@ -79,8 +79,8 @@ func (f *fixture) cutTo(g, checkpoints int) {
 	f.write(g, "heads", []byte(strings.Join(kept, evidence.CheckpointEnd)+evidence.CheckpointEnd))
 }
 
-// TestPeers: checkpoints in the log of another gateway reveal that a log was rewritten. A
-// checkpoint that cannot be checked is counted, or is a finding if its log is given.
+// TestPeers checks that checkpoints in the log of another gateway reveal that a log was rewritten.
+// A checkpoint that cannot be checked is counted, or is a finding if its log is given.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	other := func(size int) string { // of a log that never existed, signed with the key of generation 1
@@ -151,7 +151,7 @@ func TestPeers(t *testing.T) {
 			peers, elsewhere = totals.Logs[i].Peers, totals.Logs[i].KeptElsewhere
 		}
 		if peers != tt.peers || totals.PeersUnknown != tt.unknown || elsewhere != (tt.peers > 0) {
-			t.Errorf("%s: %d checkpoints in lines of the peer, %d unknown: %+v", tt.name, peers, totals.PeersUnknown, totals)
+			t.Errorf("%s: %d checkpoints in lines of the peer and %d unknown: %+v", tt.name, peers, totals.PeersUnknown, totals)
 		}
 	}
 }

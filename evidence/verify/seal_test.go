@@ -18,7 +18,7 @@ import (
 )
 
 // fixture is a sealed log of two generations in three files, as a gateway leaves it: with a line
-// that was cut off in a crash, lines that were sealed late, and some behind the last checkpoint.
+// that a crash cut off, lines that were sealed late, and some after the last checkpoint.
 type fixture struct {
 	tb     testing.TB
 	files  []file
@@ -77,7 +77,7 @@ func (f *fixture) dir(generation int) string {
 	return filepath.Join(f.folder, "access", fmt.Sprint(generation))
 }
 
-// generation makes the lines of a tree, its leaves and a checkpoint each 50 lines.
+// generation makes the lines of a tree, its leaves and a checkpoint every 50 lines.
 func (f *fixture) generation(g, size, unsealed int) (lines []string) {
 	f.tb.Helper()
 	rand := bytes.NewReader(bytes.Repeat([]byte{byte(g)}, 100))
@@ -267,7 +267,8 @@ func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 	return found, c.End()
 }
 
-// TestHonest: a crash, a new generation and lines that are not sealed yet are not tampering.
+// TestHonest checks that a crash, a new generation and lines that are not sealed yet are not
+// tampering.
 func TestHonest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -277,12 +278,12 @@ func TestHonest(t *testing.T) {
 		{Log: id(2), Sealed: secondSize, Unsealed: open - 1, Checkpoints: 2, Size: secondSize, Began: "new key", Key: f.keys[2].public},
 	}}
 	if len(found) > 0 || !slices.Equal(totals.Logs, want.Logs) || totals.WithoutSeal != 0 {
-		t.Errorf("%v %+v", found, totals)
+		t.Errorf("findings %v, totals %+v", found, totals)
 	}
 }
 
-// TestRunning: if a log is written during the audit, its lines claim checkpoints that came after
-// the state was read. If the state does not get these checkpoints, it was set back.
+// TestRunning checks that if a log is written during the audit, its lines claim checkpoints that
+// came after the state was read. If the state does not get these checkpoints, it was set back.
 func TestRunning(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{true, false} {
@@ -300,12 +301,13 @@ func TestRunning(t *testing.T) {
 			want = nil
 		}
 		if n := totals.Logs[1].Unsealed; !slices.Equal(found, want) || n != secondSize/2+open-1 {
-			t.Errorf("running %t: %v, %d not sealed", running, found, n)
+			t.Errorf("running %t: findings %v, %d lines not sealed", running, found, n)
 		}
 	}
 }
 
-// TestHonestLogs: the operations on logs and evidence that an operator may do are not tampering.
+// TestHonestLogs checks that the operations on logs and evidence that an operator may do are not
+// tampering.
 func TestHonestLogs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -352,7 +354,7 @@ func TestHonestLogs(t *testing.T) {
 			}
 		}
 		if len(found) > 0 || totals.WithoutSeal != tt.without {
-			t.Errorf("%s: %v, %d without a seal", tt.name, found, totals.WithoutSeal)
+			t.Errorf("%s: findings %v, %d lines without a seal", tt.name, found, totals.WithoutSeal)
 		}
 	}
 }
@@ -362,7 +364,7 @@ func madeUp(seq int) string {
 	return string(evidence.Splice([]byte(`{"msg":"handled request","made":"up"}`), id(1), int64(seq)))
 }
 
-// TestTampering: each change is found, with its kind and its place.
+// TestTampering checks that each change is found, with its kind and its place.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	inLog := func(n int, change func(l []string) []string) func(*fixture) {
@@ -491,9 +493,9 @@ func own(seq int, members string) string {
 	return string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence",`+members+`}`), id(2), int64(seq)))
 }
 
-// TestOwnAccount: a log that itself says that lines are missing is incomplete. One with lines that
-// nobody signed has findings. Neither passes. If a gateway is still writing the lines, nothing is
-// found.
+// TestOwnAccount checks that a log with a notice of missing lines is incomplete, and that one with
+// lines that were not signed has findings. Neither passes. If a gateway is still writing the lines,
+// there is no finding.
 func TestOwnAccount(t *testing.T) {
 	t.Parallel()
 	const end = secondSize + open
@@ -649,7 +651,8 @@ func TestOwnAccount(t *testing.T) {
 	}
 }
 
-// TestKeyGone: if the key beside the log is gone, a key that was kept elsewhere is enough.
+// TestKeyGone checks that if the key beside the log is gone, a key that was kept elsewhere is
+// enough.
 func TestKeyGone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -657,18 +660,18 @@ func TestKeyGone(t *testing.T) {
 	os.RemoveAll(f.dir(1))
 	found, totals := f.check(Config{Keys: []string{f.keys[2].public}})
 	if i := len(totals.Logs) - 1; slices.ContainsFunc(found, func(at string) bool { return strings.HasPrefix(at, "access-2") }) || totals.Logs[i].Sealed != secondSize || totals.Logs[i].Key != f.keys[2].public {
-		t.Errorf("%v %+v", found, totals)
+		t.Errorf("findings %v, totals %+v", found, totals)
 	}
 	if found, _ := f.check(Config{Keys: []string{f.keys[1].public}}); len(found) == 0 {
-		t.Error("another key is enough")
+		t.Error("another key is accepted")
 	}
 	if _, err := New(t.Context(), Config{Folders: []string{f.folder}}, nil); err == nil {
-		t.Error("no key is enough")
+		t.Error("no key is required")
 	}
 }
 
-// TestKeptElsewhere: a key and a checkpoint from elsewhere reveal a log that was rewritten as a
-// whole.
+// TestKeptElsewhere checks that a key and a checkpoint from elsewhere reveal a log that was
+// rewritten as a whole.
 func TestKeptElsewhere(t *testing.T) {
 	t.Parallel()
 	honest := newFixture(t)
@@ -694,10 +697,10 @@ func TestKeptElsewhere(t *testing.T) {
 		}
 	}
 	if found, _ := forked.check(Config{Checkpoints: []string{kept(t, checkpoints)}}); len(found) == 0 || !strings.Contains(said[0], "from number 150 to 249") {
-		t.Errorf("a fork: %v %v", found, said)
+		t.Errorf("with a fork: findings %v, messages %v", found, said)
 	}
 	if found, totals := honest.check(cfg); len(found) > 0 || !totals.Logs[0].KeyGiven {
-		t.Errorf("honest: %v %+v", found, totals)
+		t.Errorf("with an honest log: findings %v, totals %+v", found, totals)
 	}
 
 	// The log is cut, and its leaves and checkpoints with it.
@@ -709,10 +712,10 @@ func TestKeptElsewhere(t *testing.T) {
 	f.write(1, "heads", checkpoints[:bytes.Index(checkpoints, []byte(evidence.CheckpointEnd))+3])
 	os.RemoveAll(f.dir(2))
 	if found, _ := f.check(Config{}); len(found) > 0 {
-		t.Errorf("without a checkpoint from elsewhere: %v", found)
+		t.Errorf("without a checkpoint from elsewhere: findings %v, want none", found)
 	}
 	if found, _ := f.check(cfg); !slices.Equal(found, []string{"access-0.log:50 seal_tail"}) {
-		t.Errorf("cut: %v", found)
+		t.Errorf("with a truncated log: findings %v, want seal_tail", found)
 	}
 
 	// Another key signs another log.
@@ -730,11 +733,11 @@ func TestKeptElsewhere(t *testing.T) {
 	f.write(1, "heads", f.sign(1, e))
 	found, _ := f.check(Config{Keys: cfg.Keys})
 	if len(found) == 0 || found[0] != "heads:1 seal_head" {
-		t.Errorf("another key: %v", found)
+		t.Errorf("with another key: findings %v, want seal_head", found)
 	}
 }
 
-// FuzzTampering: each change of one byte in the sealed lines is found.
+// FuzzTampering checks that each change of one byte in the sealed lines is found.
 func FuzzTampering(f *testing.F) {
 	f.Add(uint16(5000), uint8('x'))
 	f.Add(uint16(0), uint8('\n'))
@@ -751,12 +754,12 @@ func FuzzTampering(f *testing.F) {
 		fixed.tb = t
 		fixed.files[0].text = string(changed)
 		if found, _ := fixed.check(Config{}); len(found) == 0 {
-			t.Errorf("byte %d as %q is not found", i, octet)
+			t.Errorf("changing byte %d to %q is not found", i, octet)
 		}
 	})
 }
 
-// FuzzLines: each operation on the lines that a checkpoint covers is found.
+// FuzzLines checks that each operation on the lines that a checkpoint covers is found.
 func FuzzLines(f *testing.F) {
 	for op := range uint8(5) {
 		f.Add(op, uint16(10), uint16(11))

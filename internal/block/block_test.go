@@ -20,7 +20,7 @@ type config struct {
 	Span        caddy.Duration  `json:"span"`
 	Optional    *caddy.Duration `json:"optional"`
 	First, Last caddy.Duration  `json:"-"`
-	Left        string          `json:"left"` // out
+	Left        string          `json:"left"` // not part of a block
 	Nested      *nested         `json:"nested"`
 	Special     *nested         `json:"special"`
 }
@@ -49,14 +49,14 @@ func (c *config) read(r *Reader) error {
 	}).Read(r, "test")
 }
 
-// compile fails if the text is the same as a line of the nested block.
+// compile fails if the text equals a line of the nested block.
 func (c *config) compile() (int, error) {
 	if c.Nested == nil {
 		return 0, nil
 	}
 	for _, s := range c.Nested.Inner {
 		if s == string(c.Text) {
-			return 0, fmt.Errorf("%q is there twice", s)
+			return 0, fmt.Errorf("%q is given twice", s)
 		}
 	}
 	return 0, nil

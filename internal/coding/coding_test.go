@@ -64,13 +64,13 @@ func TestReaders(t *testing.T) {
 		for name, open := range map[string]func(string, io.Reader) (*coding.Reader, error){
 			"strict": coding.NewReader, "lenient": coding.NewLenientReader,
 		} {
-			for range 2 { // the second time with a decoder that was kept
+			for range 2 { // the second time with a pooled decoder
 				var got []byte
 				r, err := open(c.coding, strings.NewReader(c.data))
 				if err == nil {
 					got, err = io.ReadAll(r)
 					if err == nil && !r.AtEnd() {
-						t.Errorf("%s, %s: not at its end", c.name, name)
+						t.Errorf("%s, %s: AtEnd = false after all was read", c.name, name)
 					}
 					r.Close()
 				}
@@ -78,7 +78,7 @@ func TestReaders(t *testing.T) {
 					t.Errorf("%s, %s: error %v, want success %t", c.name, name, err, want)
 				}
 				if err == nil && strings.ReplaceAll(string(got), text, "") != "" {
-					t.Errorf("%s, %s: %q", c.name, name, got)
+					t.Errorf("%s, %s: decoded as %q", c.name, name, got)
 				}
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
-// ask returns the answer to a request for a path, as a browser or as a terminal sends it.
+// ask returns the answer to a request for a path, as sent by a browser or a terminal.
 func ask(method, target string, html bool, header ...string) *httptest.ResponseRecorder {
 	r := &http.Request{Method: method, URL: new(url.URL), Header: make(http.Header)}
 	r.URL.Path, r.URL.RawQuery, _ = strings.Cut(target, "?")
@@ -30,7 +30,7 @@ func ask(method, target string, html bool, header ...string) *httptest.ResponseR
 	return w
 }
 
-// files returns the pages in docs/ on the disk, and their text.
+// files returns the pages in docs/ on disk, with their text.
 func files(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := make(map[string][]byte)
@@ -42,49 +42,49 @@ func files(t *testing.T) map[string][]byte {
 		return err
 	})
 	if err != nil || len(all) < 50 {
-		t.Fatalf("%d pages, %v", len(all), err)
+		t.Fatalf("found %d pages, %v, want at least 50", len(all), err)
 	}
 	return all
 }
 
-// TestPages checks that each page of docs/ is served, as HTML and as it is.
+// TestPages checks that each page of docs/ is served as HTML and as Markdown.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for file, text := range files(t) {
 		address := urlOf(file)
 		page := ask(http.MethodGet, address, true)
 		if page.Code != http.StatusOK || page.Header().Get("Content-Type") != typeHTML || !strings.Contains(page.Header().Get("Content-Security-Policy"), "default-src 'none'") {
-			t.Errorf("%s: %d %v", address, page.Code, page.Header())
+			t.Errorf("%s: got status %d, header %v", address, page.Code, page.Header())
 		}
 		body := page.Body.String()
 		if n := strings.Count(body, "raw HTML omitted"); n > bytes.Count(text, []byte("<!--")) {
-			t.Errorf("%s has %d pieces of HTML, which the page leaves out", file, n)
+			t.Errorf("%s has %d pieces of HTML that the page omits", file, n)
 		}
 		if n := strings.Count(body, "<h1"); n != 1 || strings.Contains(body, "<script") {
-			t.Errorf("%s has %d titles, or a script", address, n)
+			t.Errorf("%s has %d titles, want 1, or a script", address, n)
 		}
 		if err := wellFormed(body); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
 		for _, raw := range []*httptest.ResponseRecorder{ask(http.MethodGet, address, false), ask(http.MethodGet, Root+file, true), ask(http.MethodGet, Root+file, false)} {
 			if !bytes.Equal(raw.Body.Bytes(), text) || raw.Header().Get("Content-Type") != typeMarkdown {
-				t.Errorf("%s as Markdown: %d %v", file, raw.Code, raw.Header())
+				t.Errorf("%s as Markdown: got status %d, header %v", file, raw.Code, raw.Header())
 			}
 		}
 		tag := page.Header().Get("ETag")
 		if same := ask(http.MethodGet, address, true, "If-None-Match", tag); tag == "" || same.Code != http.StatusNotModified {
-			t.Errorf("%s again: %d, ETag %s", address, same.Code, tag)
+			t.Errorf("%s with its ETag: got status %d, ETag %s, want 304", address, same.Code, tag)
 		}
 		head := ask(http.MethodHead, address, true)
 		if head.Code != http.StatusOK || head.Body.Len() > 0 || head.Header().Get("Content-Length") != fmt.Sprint(len(body)) {
-			t.Errorf("HEAD %s: %d, %d bytes, %v", address, head.Code, head.Body.Len(), head.Header())
+			t.Errorf("HEAD %s: got status %d with %d bytes, header %v", address, head.Code, head.Body.Len(), head.Header())
 		}
 	}
 }
 
 var elements = regexp.MustCompile(`<(/?)([a-z][a-z0-9]*)(?:\s[^<>]*)?>`)
 
-// wellFormed reports an element that is not closed, or is closed in another one.
+// wellFormed reports an element that is not closed, or is closed inside another one.
 func wellFormed(page string) error {
 	var open []string
 	for _, m := range elements.FindAllStringSubmatch(page, -1) {
@@ -94,7 +94,7 @@ func wellFormed(page string) error {
 		case m[1] == "":
 			open = append(open, name)
 		case last < 0 || open[last] != name:
-			return fmt.Errorf("%s in %q", m[0], open)
+			return fmt.Errorf("%s does not close the last of %q", m[0], open)
 		default:
 			open = open[:last]
 		}
@@ -110,8 +110,9 @@ var (
 	ids    = regexp.MustCompile(` id="([^"]*)"`)
 )
 
-// TestLinks follows every link of every page: it leads to a page, a picture, a heading or the repository. Nothing is asked of
-// other hosts by itself, and no picture is in the binary that no page shows.
+// TestLinks follows every link of every page: it must lead to a page, a picture, a heading or the
+// repository. Pages must load nothing from other hosts, and the binary must have no picture that no
+// page shows.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	anchors, links := make(map[string]map[string]bool), make(map[string][]string)
@@ -121,7 +122,7 @@ func TestLinks(t *testing.T) {
 		anchors[address] = make(map[string]bool)
 		for _, m := range ids.FindAllStringSubmatch(body, -1) {
 			if anchors[address][m[1]] {
-				t.Errorf("%s has the id %q twice", address, m[1])
+				t.Errorf("%s has two elements with id %q", address, m[1])
 			}
 			anchors[address][m[1]] = true
 		}
@@ -130,7 +131,7 @@ func TestLinks(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`<img src="([^"]*)"`).FindAllStringSubmatch(body, -1) {
 			if !strings.HasPrefix(m[1], Root+"images/") {
-				t.Errorf("%s shows %s", address, m[1])
+				t.Errorf("%s shows the image %s from elsewhere", address, m[1])
 			}
 		}
 	}
@@ -153,15 +154,15 @@ func TestLinks(t *testing.T) {
 			case strings.HasSuffix(target, ".png"):
 				pictures[strings.TrimPrefix(target, Root)] = true
 				if a := ask(http.MethodGet, target, true); a.Code != http.StatusOK || a.Header().Get("Content-Type") != "image/png" {
-					t.Errorf("%s shows %s: %d", address, link, a.Code)
+					t.Errorf("%s shows %s: got status %d", address, link, a.Code)
 				}
 			case anchors[target] == nil || id != "" && !anchors[target][id]:
-				t.Errorf("%s links to %s, which is not there", address, link)
+				t.Errorf("%s links to %s, which does not exist", address, link)
 			}
 		}
 	}
 	if outside == 0 {
-		t.Error("no page links to the repository: the test does not see them")
+		t.Error("found no link to the repository")
 	}
 	_ = fs.WalkDir(docs.Files, "images", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && !pictures[path] {
@@ -171,7 +172,7 @@ func TestLinks(t *testing.T) {
 	})
 }
 
-// TestSize bounds what the pages add to the binary.
+// TestSize limits the size of the pages in the binary.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	sum := int64(0)
@@ -186,11 +187,12 @@ func TestSize(t *testing.T) {
 		return err
 	})
 	if sum < 100<<10 || sum > 800<<10 {
-		t.Errorf("%d bytes of documentation", sum)
+		t.Errorf("the documentation has %d bytes", sum)
 	}
 }
 
-// TestIndex checks that the navigation has the sections and links of docs/README.md, on each page, and marks the page.
+// TestIndex checks that the navigation has the sections and links of docs/README.md on each page,
+// and marks the current page.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	body := ask(http.MethodGet, Root+"clients/", true).Body.String()
@@ -204,15 +206,15 @@ func TestIndex(t *testing.T) {
 			want = fmt.Sprintf(`<a href="%s"`, urlOf(string(m[1])))
 		}
 		if !strings.Contains(nav, want) {
-			t.Errorf("no %s", want)
+			t.Errorf("the navigation lacks %s", want)
 		}
 	}
 	if n < 20 || !strings.Contains(nav, `<a href="/docs/clients/" aria-current="page">`) || strings.Count(nav, "aria-current") != 1 {
-		t.Errorf("%d links: %s", n, nav)
+		t.Errorf("the navigation has %d links: %s", n, nav)
 	}
 }
 
-// TestOtherRequests asks for things that are not pages, and by other methods.
+// TestOtherRequests checks requests for other paths and with other methods.
 func TestOtherRequests(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -241,15 +243,16 @@ func TestOtherRequests(t *testing.T) {
 	} {
 		a := ask(test.method, test.target, test.html)
 		if a.Code != test.status || a.Header().Get(test.field) != test.want || a.Header().Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s %q: %d %v", test.method, test.target, a.Code, a.Header())
+			t.Errorf("%s %q: got status %d, header %v", test.method, test.target, a.Code, a.Header())
 		}
 		if a.Code == http.StatusNotFound && !strings.Contains(a.Body.String(), Root) {
-			t.Errorf("%q has no link to the index: %s", test.target, a.Body)
+			t.Errorf("the page of %q does not link to the index: %s", test.target, a.Body)
 		}
 	}
 }
 
-// FuzzServe checks that no path and no query makes it panic, or answer with anything but a page, a picture or an error.
+// FuzzServe checks that no path and no query causes a panic, or an answer other than a page, a
+// picture or an error.
 func FuzzServe(f *testing.F) {
 	for _, target := range []string{"/docs/", "/docs/cli", "/docs/../../etc/passwd", "/docs/?q=robots", "/docs/?q=%ff", "/docs/clients", "/docs/%2e%2e/", "", "/", "/docs/images/refusal.png", "/docs/?q=%C4%B0+a"} {
 		f.Add("GET", target, true)
@@ -263,15 +266,15 @@ func FuzzServe(f *testing.F) {
 		case http.StatusOK:
 			file, ours := strings.CutPrefix(path, Root)
 			if _, err := fs.Stat(docs.Files, file); !ours || s.pages[path] == nil && err != nil {
-				t.Errorf("%q: %s", target, a.Body)
+				t.Errorf("%q is not a page: %s", target, a.Body)
 			}
 		case http.StatusMovedPermanently:
 			if s.pages[a.Header().Get("Location")] == nil {
-				t.Errorf("%q leads to %s", target, a.Header().Get("Location"))
+				t.Errorf("%q redirects to %s, which is not a page", target, a.Header().Get("Location"))
 			}
 		case http.StatusNotFound, http.StatusMethodNotAllowed:
 		default:
-			t.Errorf("%q: %d", target, a.Code)
+			t.Errorf("%q: got status %d", target, a.Code)
 		}
 		if a.Header().Get("Content-Type") == typeHTML && method == http.MethodGet && a.Header().Get("Location") == "" {
 			if err := wellFormed(a.Body.String()); err != nil {

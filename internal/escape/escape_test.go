@@ -35,7 +35,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestVisible: when a site's text is shown, only ASCII looks like ASCII.
+// TestVisible checks that when the text of a site is shown, only ASCII characters look like ASCII.
 func TestVisible(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{
@@ -58,7 +58,7 @@ func TestVisible(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", s, got, want)
 		}
 		if got := Unprintable(want); got != want {
-			t.Errorf("%q becomes %q at a second pass", want, got)
+			t.Errorf("Unprintable(%q) = %q, want it unchanged", want, got)
 		}
 	}
 }
@@ -78,7 +78,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// FuzzSanitize: the result is bounded and printable, and keeps everything that fits.
+// FuzzSanitize checks that the result is limited in length, printable, and has everything that
+// fits.
 func FuzzSanitize(f *testing.F) {
 	f.Add("plain text", uint16(20))
 	f.Add("\x00\xff\u202e", uint16(4))
@@ -88,20 +89,20 @@ func FuzzSanitize(f *testing.F) {
 		p, a := Printable(s, limit), ASCII(s, limit)
 		for _, out := range []string{p, a} {
 			if len(out) > limit || !utf8.ValidString(out) {
-				t.Errorf("%q: %q has %d bytes or is no UTF-8, limit %d", s, out, len(out), limit)
+				t.Errorf("%q: %q has %d bytes or is not UTF-8, limit %d", s, out, len(out), limit)
 			}
 			if i := strings.IndexFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 				t.Errorf("%q: %q is not printable at %d", s, out, i)
 			}
 			if again := Printable(out, limit); again != out {
-				t.Errorf("%q: %q is changed to %q by a second pass", s, out, again)
+				t.Errorf("%q: a second pass changes %q to %q", s, out, again)
 			}
 		}
 		if i := strings.IndexFunc(a, func(r rune) bool { return r > '~' }); i >= 0 {
 			t.Errorf("%q: %q is not ASCII at %d", s, a, i)
 		}
 		if len(s) <= limit && ASCII(s, 4*len(s)+1) == s && a != s {
-			t.Errorf("%q was changed to %q for nothing", s, a)
+			t.Errorf("%q is changed to %q without need", s, a)
 		}
 	})
 }

@@ -16,15 +16,15 @@ import (
 	"weak"
 )
 
-// TestFollow: a change is seen, a file that cannot be read leaves the value before it, and the error
-// is told once, and again if it comes back. It is parsed once too. After the end of the context, a
-// change is still seen, but not told.
+// TestFollow checks that a change is noticed, that a file that cannot be read does not change the
+// value, and that its error is reported once, and again if it recurs. The file is also parsed once.
+// After the context has ended, a change is still noticed, but nothing is reported.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "hosts")
 	write := func(text string, at int64) {
 		t.Helper()
-		// As an editor and Kubernetes do: another file takes the place of the first.
+		// Editors and Kubernetes replace the file by another one.
 		if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestFollow(t *testing.T) {
 			}
 		}
 		away := name + ".away"
-		for want := 5; want <= 7; want += 2 { // it comes back with the same text
+		for want := 5; want <= 7; want += 2 { // the file is created again with the same text
 			if err := os.Rename(name, away); err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,8 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestUnfinished: a file is not read while another program writes it, unless that never ends.
+// TestUnfinished checks that a file is not read while another program writes it, unless that never
+// ends.
 func TestUnfinished(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "hosts")
@@ -166,8 +167,8 @@ func TestUnfinished(t *testing.T) {
 	})
 }
 
-// TestUnseemly: a change is seen if it leaves size and time as they were, as cp -p can. What is not
-// a regular file is not opened: a pipe would block.
+// TestUnseemly checks that a change is noticed even if size and time are unchanged, as after cp -p.
+// Only regular files are opened: a pipe would block.
 func TestUnseemly(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "hosts")
@@ -196,7 +197,7 @@ func TestUnseemly(t *testing.T) {
 			time.Sleep(2 * every)
 			synctest.Wait()
 		}
-		for same(before, write("two")) && runtime.GOOS == "linux" { // until the kernel's clock has ticked
+		for same(before, write("two")) && runtime.GOOS == "linux" { // until the kernel's clock advances
 			continue
 		}
 		if look(); f.Value() != "two" && runtime.GOOS == "linux" {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// compare returns the hunks. It holds that they are in order and at their line numbers, and lead
-// from one text to the other.
+// compare returns the hunks. It checks that they are in order and at their line numbers, and that
+// they turn one text into the other.
 func compare(tb testing.TB, a, b []byte, context int) (list []Hunk, edits int) {
 	tb.Helper()
 	list = Compare(a, b, context)
@@ -47,7 +47,7 @@ func compare(tb testing.TB, a, b []byte, context int) (list []Hunk, edits int) {
 			}
 		}
 		if f != from || n != to {
-			tb.Fatalf("hunk at -%d +%d: it has other numbers of lines than it says", h.From, h.To)
+			tb.Fatalf("hunk at -%d +%d has wrong numbers of lines", h.From, h.To)
 		}
 	}
 	if !slices.Equal(old[from:], changed[to:]) {
@@ -56,7 +56,7 @@ func compare(tb testing.TB, a, b []byte, context int) (list []Hunk, edits int) {
 	return list, edits
 }
 
-// render writes hunks as a unified diff does.
+// render formats hunks as a unified diff.
 func render(list []Hunk) string {
 	var b strings.Builder
 	for _, h := range list {
@@ -125,7 +125,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// hostile returns pairs of texts of 500 KiB for which it takes long to find the fewest edits.
+// hostile returns pairs of texts of 500 KiB whose fewest edits take long to find.
 func hostile() map[string][2][]byte {
 	numbered := func(prefix string) []byte {
 		var b bytes.Buffer
@@ -142,15 +142,15 @@ func hostile() map[string][2][]byte {
 	}
 }
 
-// TestCompareIsBounded: the time is bounded whatever the texts. Without a bound the first pair would
-// take minutes.
+// TestCompareIsBounded checks that the time is limited for any texts. Without the limit, the first
+// pair would take minutes.
 func TestCompareIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, pair := range hostile() {
 		start := time.Now()
 		compare(t, pair[0], pair[1], 3)
 		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("%s: took %s", name, took)
+			t.Errorf("%s took %s, want at most 20s", name, took)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// shortest returns the least number of edits, by the textbook's table of longest common
+// shortest returns the least number of edits, by the textbook algorithm for longest common
 // subsequences.
 func shortest(a, b []string) int {
 	table := make([][]int, len(a)+1)
@@ -194,7 +194,7 @@ func FuzzCompare(f *testing.F) {
 		_, edits := compare(t, old, changed, max(0, min(context, 1000)))
 		if a, b := Lines(old), Lines(changed); len(a)+len(b) <= 50 {
 			if want := shortest(a, b); edits != want {
-				t.Errorf("%d edits, and %d suffice: %q, %q", edits, want, a, b)
+				t.Errorf("got %d edits, want %d: %q, %q", edits, want, a, b)
 			}
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-// FuzzReadLines: the lines are the same, however the bytes of the file arrive.
+// FuzzReadLines checks that the lines are the same in whatever pieces the bytes of the file arrive.
 func FuzzReadLines(f *testing.F) {
 	f.Add("a\nb\n\nc", uint8(1), uint8(0))
 	f.Add("\r\n\n", uint8(2), uint8(1))
@@ -29,17 +29,18 @@ func FuzzReadLines(f *testing.F) {
 				break
 			}
 			if err != nil || !whole {
-				t.Fatalf("line %d: %q, %t, %v", len(got)+1, line, whole, err)
+				t.Fatalf("line %d = %q, whole %t, %v", len(got)+1, line, whole, err)
 			}
 			got = append(got, string(line))
 		}
 		if strings.Join(got, "") != text || len(got) != strings.Count(text, "\n")+map[bool]int{true: 1}[text != "" && !strings.HasSuffix(text, "\n")] {
-			t.Errorf("%d lines of %q", len(got), text)
+			t.Errorf("got %d lines of %q", len(got), text)
 		}
 	})
 }
 
-// TestLongLines: the beginning of a line that is too long is returned, and the next line follows.
+// TestLongLines checks that the beginning of a line that is too long is returned, and that the next
+// line follows.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	in := NewReader(strings.NewReader(strings.Repeat("x", 19)+"\n"+strings.Repeat("y", 20)+"\n"+strings.Repeat("z", 100)+"\na\n"), 20)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestContrast holds every pair of colours that meet on a page to WCAG 2.2 AA, in both schemes.
+// TestContrast checks every pair of colours that meet on a page against WCAG 2.2 AA, in both
+// schemes.
 func TestContrast(t *testing.T) {
 	t.Parallel()
 	light, dark, _ := strings.Cut(CSS, "@media (prefers-color-scheme: dark)")
@@ -38,7 +39,7 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// properties returns the colours of a part of the sheet.
+// properties returns the colours of a part of the style sheet.
 func properties(css string) map[string]string {
 	all := make(map[string]string)
 	for _, m := range regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(css, -1) {
@@ -47,7 +48,7 @@ func properties(css string) map[string]string {
 	return all
 }
 
-// contrast returns the contrast of two colours as WCAG defines it.
+// contrast returns the contrast of two colours according to WCAG.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	x, y := luminance(t, a), luminance(t, b)
@@ -57,7 +58,7 @@ func contrast(t *testing.T, a, b string) float64 {
 func luminance(t *testing.T, colour string) (sum float64) {
 	t.Helper()
 	if len(colour) != 7 {
-		t.Fatalf("no colour: %q", colour)
+		t.Fatalf("not a colour: %q", colour)
 	}
 	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
 		n, err := strconv.ParseUint(colour[1+2*i:3+2*i], 16, 8)
@@ -75,20 +76,20 @@ func luminance(t *testing.T, colour string) (sum float64) {
 	return sum
 }
 
-// TestSheet checks that a page with the sheet loads nothing else, and that its policy names
+// TestSheet checks that a page with the style sheet loads nothing else, and that its policy permits
 // this sheet.
 func TestSheet(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []string{"url(", "@import", "</", "{{", "/*"} {
 		if strings.Contains(CSS, asks) {
-			t.Errorf("the sheet has %q", asks)
+			t.Errorf("the style sheet has %q", asks)
 		}
 	}
 	if len(CSS) > 9<<10 {
 		t.Errorf("%d bytes, want 9 KiB at most: every refusal in HTML has them", len(CSS))
 	}
 	if strings.Count(CSS, "{") != strings.Count(CSS, "}") {
-		t.Error("its braces do not match")
+		t.Error("the braces of the style sheet do not match")
 	}
 	var b strings.Builder
 	if err := template.Must(template.New("").Parse(`<head>`+Head+`</head>`)).Execute(&b, nil); err != nil {

@@ -57,7 +57,7 @@ var (
 	there = netip.MustParseAddr("10.0.0.2")
 )
 
-// ask has the password checked in parallel with others, but later than those before.
+// ask checks the password in parallel with others, but after the previous ones.
 func (r *hashRig) ask(source netip.Addr, user, password string, want enforce.PasswordCheck) {
 	r.t.Helper()
 	r.group.Go(func() {
@@ -68,7 +68,7 @@ func (r *hashRig) ask(source netip.Addr, user, password string, want enforce.Pas
 	synctest.Wait()
 }
 
-// took waits for all answers and compares how long they took.
+// took waits for all answers and checks how long they took.
 func (r *hashRig) took(want time.Duration) {
 	r.t.Helper()
 	began := time.Now()
@@ -86,8 +86,8 @@ func (r *hashRig) order(want ...string) {
 	}
 }
 
-// TestPasswordsCostOneHash checks that neither a right password nor a wrong one costs a second
-// hash, at the same time or soon after, and that a wrong one is looked at again after a while.
+// TestPasswordsCostOneHash checks that neither a right nor a wrong password costs a second hash, at
+// the same time or soon after, and that a wrong one is checked again after a while.
 func TestPasswordsCostOneHash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestPasswordsCostOneHash(t *testing.T) {
 			}
 			r.group.Wait()
 		}
-		r.order("ann", "ann", "wrong") // the second is the decoy of nobody
+		r.order("ann", "ann", "wrong") // the second is a decoy for an unknown user
 		time.Sleep(refusedFor)
 		r.ask(there, "ann", "wrong", enforce.PasswordWrong)
 		r.took(slowHashTime)
@@ -127,15 +127,15 @@ func TestPasswordsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestPasswordsLeaveRoom checks that one source gets half of the places, and that there is one for
-// another source.
+// TestPasswordsLeaveRoom checks that one source gets half of the places, and that another source
+// finds one.
 func TestPasswordsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newHashRig(t)
-		r.ask(here, "ann", "first", enforce.PasswordWrong) // goes at once
+		r.ask(here, "ann", "first", enforce.PasswordWrong) // starts at once
 		for i := range hashesWaiting / 2 {
-			r.group.Go(func() { _ = r.Verify(t.Context(), here, "ann", fmt.Sprint(i)) }) // right or not does not matter here
+			r.group.Go(func() { _ = r.Verify(t.Context(), here, "ann", fmt.Sprint(i)) }) // the result does not matter here
 		}
 		synctest.Wait()
 		began := time.Now()
@@ -153,12 +153,12 @@ func TestPasswordsLeaveRoom(t *testing.T) {
 		time.Sleep(hashWait)
 		synctest.Wait()
 		if n := len(r.hashes.waiting) + len(r.hashes.checks) - r.hashes.running; n != 0 {
-			t.Errorf("%d still wait after %v", n, hashWait)
+			t.Errorf("%d checks still wait after %v, want 0", n, hashWait)
 		}
 	})
 }
 
-// TestPasswordsRememberFew checks the bound on the wrong passwords that are remembered.
+// TestPasswordsRememberFew checks the limit on the wrong passwords that are kept.
 func TestPasswordsRememberFew(t *testing.T) {
 	t.Parallel()
 	h := newHashing(1)
@@ -169,10 +169,10 @@ func TestPasswordsRememberFew(t *testing.T) {
 	last := h.digest("user", nil, "last")
 	keep(h.refused, refusedKept, last, now.Add(refusedFor))
 	if n := len(h.refused); n != 1 {
-		t.Errorf("%d are remembered, and all but one of them are over", n)
+		t.Errorf("%d refused passwords are kept, want the last one only", n)
 	}
 	if h.refused[last].IsZero() {
-		t.Error("the newest is forgotten")
+		t.Error("the newest refused password is forgotten")
 	}
 }
 
@@ -195,7 +195,7 @@ func TestPasswordsOutliveReloads(t *testing.T) {
 	})
 }
 
-// TestPasswordsRememberFewRight checks the bound on the right passwords that are remembered.
+// TestPasswordsRememberFewRight checks the limit on the right passwords that are kept.
 func TestPasswordsRememberFewRight(t *testing.T) {
 	t.Parallel()
 	h := newHashing(1)
@@ -203,12 +203,12 @@ func TestPasswordsRememberFewRight(t *testing.T) {
 		keep(h.right, rightKept, digest{byte(i), byte(i >> 8)}, true)
 	}
 	if len(h.right) != rightKept {
-		t.Errorf("%d of %d are remembered", len(h.right), rightKept)
+		t.Errorf("%d of %d right passwords are kept", len(h.right), rightKept)
 	}
 	last := h.digest("user", nil, "last")
 	keep(h.right, rightKept, last, true)
 	if !h.right[last] || len(h.right) > 1 {
-		t.Errorf("%d are remembered", len(h.right))
+		t.Errorf("%d right passwords are kept, want the last one", len(h.right))
 	}
 }
 
@@ -219,7 +219,7 @@ func TestPasswordsTakeKnownHashesOnly(t *testing.T) {
 		"$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy": true,
 	} {
 		if err := new(Checker).Add("ann", hash); (err == nil) != ok || err != nil && hash != "" && strings.Contains(err.Error(), hash) {
-			t.Errorf("%q: %v", hash, err)
+			t.Errorf("Add with the hash %q: got %v", hash, err)
 		}
 	}
 }

@@ -26,11 +26,11 @@ func TestChart(t *testing.T) {
 		"<span>23:58</span><span>23:59</span><span>00:00</span><span>00:01</span>",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %s in\n%s", want, got)
+			t.Errorf("the chart lacks %s:\n%s", want, got)
 		}
 	}
 	if strings.Contains(got, "<b>") || strings.Contains(got, `"refused running"`) {
-		t.Errorf("too much in\n%s", got)
+		t.Errorf("the chart has unescaped or extra text:\n%s", got)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestTimes checks how much of a time is shown, by how long the chart is.
+// TestTimes checks the format of times, depending on the length of the chart.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 11, 27, 6, 5, 10, 0, time.FixedZone("", 3600))
@@ -64,7 +64,7 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: %s and %s, want %s and %s", tt.width, short, long, tt.short, tt.long)
 		}
 		if len(ticks) != 4 || ticks[0] != 0 || ticks[3] != tt.bars {
-			t.Errorf("%s: %v", tt.width, ticks)
+			t.Errorf("ticks of width %s = %v", tt.width, ticks)
 		}
 	}
 }

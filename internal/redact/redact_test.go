@@ -87,7 +87,7 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		names []string
-		hides string // of X-Api-Key, X-Own and X-Other, in this order
+		hides string // which of X-Api-Key, X-Own and X-Other, in this order
 		err   string
 	}{
 		{nil, "X-Api-Key", ""},
@@ -106,7 +106,7 @@ func TestNew(t *testing.T) {
 		var hidden []string
 		for _, name := range []string{"X-Api-Key", "X-Own", "X-Other"} {
 			if f.hides(name) != f.hides(strings.ReplaceAll(name, "-", "_")) {
-				t.Errorf("%q: %s and its form with _ differ", tt.names, name)
+				t.Errorf("%q: %s and its spelling with _ are treated differently", tt.names, name)
 			}
 			if f.hides(name) {
 				hidden = append(hidden, name)
@@ -128,13 +128,13 @@ func TestDefaultsAreDocumented(t *testing.T) {
 	words := strings.FieldsFunc(string(page), func(r rune) bool { return strings.ContainsRune(" ,.:\n", r) })
 	for _, name := range defaults {
 		if !slices.Contains(words, name) || name != textproto.CanonicalMIMEHeaderKey(name) {
-			t.Errorf("%s is not documented, or not canonical", name)
+			t.Errorf("%s is not documented or not canonical", name)
 		}
 	}
 }
 
-// TestPutBackLeavesWhatWasChanged: a field that an earlier handler has set or removed stays that
-// way.
+// TestPutBackLeavesWhatWasChanged checks that a field that an earlier handler has set or removed
+// stays that way.
 func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 	t.Parallel()
 	f, err := New(nil)
@@ -148,7 +148,7 @@ func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 	r.Header.Set("X-Api-Key", "set")
 	r.Header.Del("X-Token")
 	if PutBack(r) {
-		t.Error("user information is found in a text without any")
+		t.Error("PutBack finds user information in a text without any")
 	}
 	want := http.Header{"X-Api-Key": {"set"}, "Api-Key": {"b", "c"}}
 	if !maps.EqualFunc(r.Header, want, slices.Equal) {
@@ -156,8 +156,8 @@ func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 	}
 }
 
-// FuzzWithhold reads requests. It holds that no secret is left while Caddy looks, that all fields
-// come back, and that no user information which net/url recognizes is overlooked.
+// FuzzWithhold reads requests. It checks that no secret is left in what Caddy sees, that all fields
+// are restored, and that all user information which net/url recognizes is found.
 func FuzzWithhold(f *testing.F) {
 	for _, target := range []string{
 		"GET http://u:p@h/", "GET //u:p@h/", "GET http:/u:p@h/", "GET http:u:p@h/", "CONNECT u:p@h:443", "CONNECT h:443", "GET /", "OPTIONS *",
@@ -184,7 +184,7 @@ func FuzzWithhold(f *testing.F) {
 			}
 		}
 		if Target(r.Method, r.RequestURI) != r.RequestURI {
-			t.Errorf("%q became %q", target, r.RequestURI)
+			t.Errorf("%q is redacted to %q, which a second pass changes", target, r.RequestURI)
 		}
 		if u := r.URL.User; u != nil && u.String() != Mark && u.String() != "" || strings.Contains(r.Host, "@") {
 			t.Errorf("%q has the user information %q and the host %q", target, r.URL.User, r.Host)
@@ -193,15 +193,15 @@ func FuzzWithhold(f *testing.F) {
 			t.Errorf("%q is logged, want %q", r.RequestURI, masked)
 		}
 		if found := PutBack(r); known && !found || !found && r.RequestURI != target {
-			t.Errorf("%q became %q, found %t", target, r.RequestURI, found)
+			t.Errorf("PutBack turns %q into %q, found = %t", target, r.RequestURI, found)
 		}
 		if !maps.EqualFunc(r.Header, before, slices.Equal) {
-			t.Errorf("%q became %q", before, r.Header)
+			t.Errorf("the header %q became %q", before, r.Header)
 		}
 	})
 }
 
-// BenchmarkWithhold measures a request that has nothing to hide.
+// BenchmarkWithhold measures a request without secrets.
 func BenchmarkWithhold(b *testing.B) {
 	f, err := New(nil)
 	if err != nil {

@@ -60,20 +60,20 @@ func TestOwn(t *testing.T) {
 	}
 	for _, addr := range []string{conn.LocalAddr().String(), packets.LocalAddr().String()} {
 		if at(addr) >= 0 {
-			t.Errorf("%s does not listen, but is in %v", addr, list)
+			t.Errorf("%s does not listen but is in %v", addr, list)
 		}
 	}
 	if !slices.ContainsFunc(list, func(s Socket) bool { return !s.Addr.IsValid() }) {
-		t.Errorf("no unix socket in %v", list)
+		t.Errorf("%v has no unix socket", list)
 	}
 	addr := v4.Addr().String()
 	_ = v4.Close()
 	if list, err = Own(); err != nil || at(addr) >= 0 {
-		t.Errorf("%s is closed, but is in %v, %v", addr, list, err)
+		t.Errorf("%s is closed but is in %v, %v", addr, list, err)
 	}
 }
 
-// TestForeign makes this process look like another one by hiding one of its sockets.
+// TestForeign makes this process look like another one by hiding one of its sockets from it.
 func TestForeign(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0")
 	addr := netip.MustParseAddrPort(l.Addr().String())
@@ -82,7 +82,7 @@ func TestForeign(t *testing.T) {
 	foreign, err := Foreign(list)
 	supported(t, err)
 	if slices.Contains(foreign, addr) {
-		t.Errorf("%s is this process's own, but is in %v", addr, foreign)
+		t.Errorf("%s belongs to this process but is in %v", addr, foreign)
 	}
 	others := slices.DeleteFunc(list, func(s Socket) bool { return s.Addr == addr })
 	foreign, err = Foreign(others)
@@ -149,6 +149,6 @@ func TestOverlap(t *testing.T) {
 		}
 	}
 	if Overlap(netip.AddrPort{}, netip.MustParseAddrPort("0.0.0.0:80")) {
-		t.Error("no address overlaps one")
+		t.Error("Overlap of an invalid address = true")
 	}
 }

@@ -48,7 +48,7 @@ func FuzzParseTable(f *testing.F) {
 		addrs, _ := parseTable(bytes.NewReader(text))
 		for _, a := range addrs {
 			if !a.IsValid() || a.Addr().Is4In6() {
-				t.Errorf("%v is no canonical address", a)
+				t.Errorf("%v is not a canonical address", a)
 			}
 		}
 	})

@@ -30,7 +30,7 @@ func TestOwnWithoutDescriptors(t *testing.T) {
 		}
 	}()
 	if _, err := os.Open(os.DevNull); err == nil {
-		t.Error("there is a descriptor left")
+		t.Error("opened a file, want no descriptor left")
 	}
 	list, err := Own()
 	if err != nil || !slices.ContainsFunc(list, func(s Socket) bool { return s.Addr.String() == l.Addr().String() }) {
@@ -38,7 +38,7 @@ func TestOwnWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// BenchmarkOwn looks through 10,000 descriptors of sockets. One of them listens.
+// BenchmarkOwn searches 10,000 descriptors of sockets. One of them listens.
 func BenchmarkOwn(b *testing.B) {
 	listen(b, "tcp", "127.0.0.1:0")
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// world is a machine whose sockets and addresses a test sets.
+// world is a machine with sockets and addresses set by a test.
 type world struct {
 	sockets []Socket
 	addrs   []netip.Addr
@@ -65,7 +65,8 @@ func TestWatchAt(t *testing.T) {
 	}
 }
 
-// TestWatchUnknown: if the sockets cannot be listed, only addresses of this machine are affected.
+// TestWatchUnknown checks that if the sockets cannot be listed, only addresses of this machine are
+// affected.
 func TestWatchUnknown(t *testing.T) {
 	t.Parallel()
 	w := &world{err: errors.ErrUnsupported, addrs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}
@@ -81,12 +82,12 @@ func TestWatchUnknown(t *testing.T) {
 		Interfaces: func() ([]netip.Addr, error) { return nil, errors.New("no netlink") },
 	}
 	if at, err := blind.At(netip.MustParseAddrPort("8.8.8.8:80"), true); err != nil || len(at) != 1 {
-		t.Errorf("any address may be this machine's, but there is %v, %v", at, err)
+		t.Errorf("At = %v, %v, want a socket since any address may be this machine's", at, err)
 	}
 }
 
-// TestWatchKeepsAddresses: if the machine's addresses can no longer be listed, the last known ones
-// count.
+// TestWatchKeepsAddresses checks that if the machine's addresses can no longer be listed, the last
+// known ones count.
 func TestWatchKeepsAddresses(t *testing.T) {
 	t.Parallel()
 	w := &world{sockets: []Socket{socket("[::]:80", 1)}, addrs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}
@@ -98,15 +99,15 @@ func TestWatchKeepsAddresses(t *testing.T) {
 		watch.Changed()
 		for target, want := range map[string]int{"10.0.0.5:80": 1, "10.0.0.6:80": 0} {
 			if at, err := watch.At(netip.MustParseAddrPort(target), false); err != nil || len(at) != want {
-				t.Errorf("%s: %v, %v", target, at, err)
+				t.Errorf("At(%s) = %v, %v", target, at, err)
 			}
 		}
 		w.addrs = nil
 	}
 }
 
-// TestWatchAge: a look is good for 0.2 s if the target may be this machine, otherwise for 10 s, and
-// never after a change.
+// TestWatchAge checks that a result is used for 0.2 s if the target may be this machine, otherwise
+// for 10 s, and never after a change.
 func TestWatchAge(t *testing.T) {
 	t.Parallel()
 	near, far, home := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("8.8.8.8:80"), netip.MustParseAddrPort("9.9.9.9:80")
@@ -134,7 +135,7 @@ func TestWatchAge(t *testing.T) {
 	})
 }
 
-// BenchmarkAt measures the cost for a guarded dial.
+// BenchmarkAt measures the cost per guarded dial.
 func BenchmarkAt(b *testing.B) {
 	watch := new(Watch)
 	for name, target := range map[string]string{"public": "8.8.8.8:443", "loopback": "127.0.0.1:1"} {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestStall: a line that the log does not take holds up the lines after it for Wait, and no longer.
+// TestStall checks that a line that the log does not take blocks the lines after it for Wait, but
+// no longer.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -16,32 +17,32 @@ func TestStall(t *testing.T) {
 		first := Line{Log: log}
 		first.Begin()
 		if !log.Admit() || log.Stalls() || log.Idle() {
-			t.Error("a line that has just begun holds others up")
+			t.Error("a line that has just begun blocks others")
 		}
 		time.Sleep(suspect)
 		began := time.Now()
 		if log.Admit() {
-			t.Error("a line after one that is not taken was admitted")
+			t.Error("a line was admitted after one that is not taken")
 		}
 		if waited := time.Since(began); waited < Wait-suspect || waited > Wait {
-			t.Errorf("it waited for %v", waited)
+			t.Errorf("Admit waited %v, want about Wait", waited)
 		}
 		if !log.Stalls() {
 			t.Error("the log does not stall")
 		}
 		began = time.Now()
 		if log.Admit() || time.Since(began) > 0 {
-			t.Error("the log stalls, but others wait for it")
+			t.Error("lines wait although the log stalls")
 		}
 		first.End()
 		first.End()
 		if !log.Admit() || log.Stalls() || !log.Idle() {
-			t.Error("the log has taken the line, and does not go on")
+			t.Error("no line is admitted after the log has taken the line")
 		}
 	})
 }
 
-// TestSlow: a log that takes its lines late, but takes them, loses none.
+// TestSlow checks that a log that takes its lines late loses none.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,8 +68,8 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// TestPlaces: as many lines as there are places may be written at once. Another line waits for one
-// of them, however old they are.
+// TestPlaces checks that as many lines may be written at once as there are places. Another line
+// waits for a place, whatever the age of the lines.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,23 +83,23 @@ func TestPlaces(t *testing.T) {
 		wg.Go(func() {
 			began := time.Now()
 			if !log.Admit() || time.Since(began) < suspect/2 {
-				t.Errorf("admitted after %v", time.Since(began))
+				t.Errorf("admitted after %v, want to wait until the place is free", time.Since(began))
 			}
 		})
 		time.Sleep(suspect / 2)
-		lines[places].End() // has none
+		lines[places].End() // has no place
 		lines[3].End()
 		wg.Wait()
 		lines[3].Begin()
 		began := time.Now()
 		wg.Go(func() {
 			if log.Admit() || time.Since(began) > Wait+suspect {
-				t.Errorf("admitted, or waited for %v, with no place ever free", time.Since(began))
+				t.Errorf("without a free place: admitted, or waited %v", time.Since(began))
 			}
 		})
 		for time.Since(began) < Wait+suspect {
 			for i := range lines[:places] {
-				lines[i].Begin() // always young
+				lines[i].Begin() // always a recent line
 			}
 			time.Sleep(suspect / 2)
 		}
@@ -111,8 +112,8 @@ type waiter struct{ released atomic.Int32 }
 
 func (w *waiter) Release() { w.released.Add(1) }
 
-// TestRelease: a waiter for a line that is not taken is released after Wait, once, and never after
-// the end of the line.
+// TestRelease checks that a waiter for a line that is not taken is released after Wait, once, and
+// never after the end of the line.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

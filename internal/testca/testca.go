@@ -1,4 +1,4 @@
-// Package testca is a certificate authority for tests.
+// Package testca provides a certificate authority for tests.
 package testca
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Authority is a root with an intermediate that can be renewed, as Caddy's PKI has them.
+// Authority is a root with an intermediate that can be renewed, as in Caddy's PKI.
 type Authority struct {
 	Root    *x509.Certificate
 	rootKey crypto.Signer
@@ -23,12 +23,12 @@ type Authority struct {
 	mu    sync.Mutex
 	chain []*x509.Certificate
 	key   crypto.Signer
-	Skew  atomic.Int32 // how many more times Signer answers for a generation before
+	Skew  atomic.Int32 // how many more times Signer returns the previous generation
 	old   crypto.Signer
-	Asked atomic.Int32 // how often Chain was
+	Asked atomic.Int32 // number of calls of Chain
 }
 
-// New makes a root, and an intermediate that is good for a week.
+// New creates a root, and an intermediate that is valid for a week.
 func New(tb testing.TB) *Authority {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -93,7 +93,7 @@ func (a *Authority) Signer() crypto.Signer {
 	return a.key
 }
 
-// Pool trusts the root.
+// Pool returns a pool with the root.
 func (a *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.Root)

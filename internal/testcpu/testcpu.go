@@ -1,5 +1,5 @@
-// Package testcpu tells benchmarks the CPU time of the process: on a machine that is busy with other
-// things the clock tells little.
+// Package testcpu measures the CPU time of the process for benchmarks: on a busy machine, the
+// elapsed time depends on other processes.
 package testcpu
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Used returns what the process has used until now, in the kernel too.
+// Used returns the CPU time that the process has used so far, including in the kernel.
 func Used(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage

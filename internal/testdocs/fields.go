@@ -17,7 +17,7 @@ import (
 
 const modulePath = "github.com/crawlgate/crawlgate"
 
-// Field is a field of a struct that JSON has, as its doc comment describes it.
+// Field is a field of a struct in JSON, as its doc comment describes it.
 type Field struct {
 	Name    string // in JSON
 	Type    reflect.Type
@@ -26,8 +26,9 @@ type Field struct {
 	Text    string // the rest of the comment, with the JSON names of fields
 }
 
-// Fields returns the fields of a struct of this repository that JSON has, in the order of the source. Fields of embedded
-// structs are in the place of the struct. A field without its own comment fails the test.
+// Fields returns the JSON fields of a struct of this repository, in the order of the source. Fields
+// of embedded structs are in the place of the struct. A field without its own comment fails the
+// test.
 func Fields(t *testing.T, typ reflect.Type) (fields []Field) {
 	t.Helper()
 	comments := commentsOf(t, typ)
@@ -59,13 +60,14 @@ func Fields(t *testing.T, typ reflect.Type) (fields []Field) {
 	return fields
 }
 
-// Comment returns the doc comment of a struct of this repository, without the name that it begins with.
+// Comment returns the doc comment of a struct of this repository, without the name at its
+// beginning.
 func Comment(t *testing.T, typ reflect.Type) string {
 	t.Helper()
 	return inJSON(commentsOf(t, typ)[""], typ.Name(), nil)
 }
 
-// IsOurs reports whether a type is declared in a file of this repository that is no test.
+// IsOurs reports whether a type is declared in a non-test file of this repository.
 func IsOurs(t *testing.T, typ reflect.Type) bool {
 	t.Helper()
 	return strings.HasPrefix(typ.PkgPath()+"/", modulePath+"/") && commentsOf(t, typ) != nil
@@ -81,7 +83,8 @@ func Table(fields []Field) string {
 	return b.String()
 }
 
-// LineTable returns a Markdown table of the fields of a log line. It says which are always there.
+// LineTable returns a Markdown table of the fields of a log line, which marks those that are always
+// present.
 func LineTable(fields []Field) string {
 	var b strings.Builder
 	b.WriteString("| field | type | meaning |\n|---|---|---|\n")
@@ -99,8 +102,8 @@ func inCell(text string) string {
 	return strings.ReplaceAll(text, "|", `\|`)
 }
 
-// Page is the tables of several objects and of the objects within them, each once. Types that are described elsewhere are
-// left out.
+// Page has the tables of several objects and of the objects within them, each once, without types
+// that are described elsewhere.
 type Page struct {
 	strings.Builder
 	T         *testing.T
@@ -155,7 +158,7 @@ func (p *Page) name(typ reflect.Type) string {
 	return typ.Name()
 }
 
-// TypeName returns what JSON has for a type, in words.
+// TypeName returns the JSON type of a Go type, in words.
 func TypeName(typ reflect.Type) string {
 	if typ.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && typ.String() != "time.Time" {
 		return "text"
@@ -185,7 +188,7 @@ func TypeName(typ reflect.Type) string {
 	}
 }
 
-// Generated holds that a whole page of docs/ is this text. With -update it writes the page.
+// Generated checks that a whole page of docs/ equals this text. With -update it writes the page.
 func Generated(t *testing.T, name, text string) {
 	t.Helper()
 	if *Update {
@@ -212,8 +215,9 @@ var (
 	docPage  = regexp.MustCompile(`docs/([a-zA-Z/-]+)\.md(#[a-z0-9_-]+)?`)
 )
 
-// inJSON removes the Go name that a comment begins with, and replaces its links to other fields by the names that JSON has:
-// "Max is the longest of [Config.Min]" becomes "The longest of `min`". Paths of pages, such as docs/audit.md, become links.
+// inJSON removes the Go name at the beginning of a comment, and replaces its links to other fields
+// by their JSON names: "Max is the longest of [Config.Min]" becomes "The longest of `min`". Paths
+// of pages, such as docs/audit.md, become links.
 func inJSON(comment, field string, names map[string]string) string {
 	comment = docLink.ReplaceAllStringFunc(comment, func(link string) string {
 		name := docLink.FindStringSubmatch(link)[1]
@@ -237,7 +241,7 @@ func inJSON(comment, field string, names map[string]string) string {
 	return comment
 }
 
-// cutSentence cuts a text behind its first sentence, whose period it removes.
+// cutSentence splits a text after its first sentence, whose period it removes.
 func cutSentence(text string) (first, rest string) {
 	end := sentence.FindStringIndex(text)
 	if end == nil {
@@ -251,7 +255,8 @@ var parsed struct {
 	packages map[string]map[string]map[string]string // path of a package, struct, field (empty for the struct), comment
 }
 
-// commentsOf returns the comments of the fields of a struct by their Go names, and its own by the empty name.
+// commentsOf returns the comments of the fields of a struct by their Go names, and the struct's own
+// with an empty name.
 func commentsOf(t *testing.T, typ reflect.Type) map[string]string {
 	t.Helper()
 	parsed.Lock()
@@ -266,7 +271,7 @@ func commentsOf(t *testing.T, typ reflect.Type) map[string]string {
 	return parsed.packages[path][typ.Name()]
 }
 
-// commentsIn returns the comments of all types of a package by the names of the types.
+// commentsIn returns the comments of all types of a package by type name.
 func commentsIn(t *testing.T, folder string) map[string]map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))

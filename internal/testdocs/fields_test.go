@@ -33,7 +33,7 @@ func TestCutSentence(t *testing.T) {
 		"none":             {"none", ""},
 	} {
 		if first, rest := cutSentence(text); first != want[0] || rest != want[1] {
-			t.Errorf("%q was cut into %q and %q", text, first, rest)
+			t.Errorf("cutSentence(%q) = %q, %q", text, first, rest)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Update says that tests write the golden files and the generated parts of docs/ that they would compare. All test
-// packages share this flag.
+// Update reports whether tests write the golden files and the generated parts of docs/ that they
+// would compare. All test packages share this flag.
 var Update = flag.Bool("update", false, "write golden files and generated pages instead of comparing them")
 
 // Path returns the path of a file of this repository.
@@ -44,10 +44,10 @@ func Line(t *testing.T, name, begin string) string {
 	return line
 }
 
-var updating sync.Mutex // tests that run at the same time may update the same page
+var updating sync.Mutex // parallel tests may update the same page
 
-// Shows holds that a code block in a page of docs/ ends with this text. With -update, the text replaces what the one block
-// has from the line UPDATE, or from the text's first line, on.
+// Shows checks that a code block in a page of docs/ ends with this text. With -update, the text
+// replaces the part of the one block that begins at the line UPDATE or at the text's first line.
 func Shows(t *testing.T, name, text string) {
 	t.Helper()
 	updating.Lock()
@@ -81,13 +81,13 @@ func Sections(t *testing.T, name string) map[string]string {
 // RunbookPages are the pages of the runbook.
 var RunbookPages = []string{"runbook.md", "runbook-fleet.md"}
 
-// Runbook returns the sections of all pages of the runbook, by their alerts, and the page of each.
+// Runbook returns the sections of all pages of the runbook by alert, and the page of each.
 func Runbook(t *testing.T) (sections, pages map[string]string) {
 	t.Helper()
 	sections, pages = map[string]string{}, map[string]string{}
 	for _, page := range RunbookPages {
 		for alert, section := range Sections(t, page) {
-			if alert == "Next" { // where to read on
+			if alert == "Next" { // links to other pages
 				continue
 			}
 			if pages[alert] != "" {
@@ -104,7 +104,7 @@ var (
 	codeSpan = regexp.MustCompile("`([^`]+)`")
 )
 
-// Spans returns the texts that are set as code.
+// Spans returns the texts in code spans.
 func Spans(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
@@ -122,7 +122,7 @@ func Named(text string) map[string]bool {
 	return names
 }
 
-// Same holds that two sets have the same names.
+// Same checks that two sets have the same names.
 func Same(t *testing.T, what string, inCode, inDocs map[string]bool) {
 	t.Helper()
 	for name := range inCode {

@@ -1,5 +1,5 @@
 // Package testgateway runs a gateway in the process of a test, which has to import the gateway's
-// modules. Caddy has one configuration a process, so tests that use it are not parallel.
+// modules. Caddy has one configuration per process, so tests that use it are not parallel.
 package testgateway
 
 import (
@@ -20,30 +20,30 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
-	_ "github.com/caddyserver/caddy/v2/modules/standard" // what the binary has
+	_ "github.com/caddyserver/caddy/v2/modules/standard" // the modules of the binary
 	"github.com/caddyserver/certmagic"
 
 	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
-// The texts of robots.txt files.
+// Texts of robots.txt files.
 const (
 	RulesA = "User-agent: *\nDisallow: /private/\n"
-	// RulesB has an escape sequence for terminals in a line that it adds.
+	// RulesB has an escape sequence for terminals in the line that it adds.
 	RulesB = "User-agent: *\nDisallow: /private/\nDisallow: /new/\n# \x1b[2J\xff\n"
 )
 
-// Hash returns the SHA-256 of a text as the gateway shows it.
+// Hash returns the SHA-256 of a text in the gateway's format.
 func Hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// Gateway is a running one. All its listeners are unix sockets: no port is taken.
+// Gateway is a running gateway. All its listeners are unix sockets, so it uses no ports.
 type Gateway struct {
 	t      *testing.T
 	dir    string
 	robots string
 }
 
-// Main runs the tests of a package with certificates and records separate from the user's own.
+// Main runs the tests of a package with certificates and records separate from the user's.
 func Main(m *testing.M) {
 	os.Exit(runIsolated(m))
 }
@@ -54,7 +54,7 @@ func runIsolated(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // the system clears its folder, too
+	defer func() { _ = os.RemoveAll(dir) }() // the system clears its folder as well
 	for _, name := range []string{"XDG_DATA_HOME", "XDG_CONFIG_HOME"} {
 		if err := os.Setenv(name, dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -62,7 +62,7 @@ func runIsolated(m *testing.M) int {
 		}
 	}
 	caddy.DefaultStorage = &certmagic.FileStorage{Path: dir}
-	// The origins of these tests listen in this process too.
+	// The origins of these tests also listen in this process.
 	sockets.Process.Own = func() ([]sockets.Socket, error) { return nil, nil }
 	return m.Run()
 }
@@ -74,7 +74,8 @@ func New(t *testing.T, siteLines, globalLines string) *Gateway {
 	return NewWith(t, "", siteLines, globalLines)
 }
 
-// NewWith is [New] with lines in the global robots block too, which stay over reloads.
+// NewWith is like [New], with additional lines in the global robots block, which are kept over
+// reloads.
 func NewWith(t *testing.T, robotsLines, siteLines, globalLines string) *Gateway {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // short: the path of a socket may have only some 100 bytes
@@ -94,7 +95,7 @@ func NewWith(t *testing.T, robotsLines, siteLines, globalLines string) *Gateway 
 	return g
 }
 
-// Load starts another configuration.
+// Load loads another configuration.
 func (g *Gateway) Load(siteLines, globalLines string) {
 	g.t.Helper()
 	if err := g.TryLoad(siteLines, globalLines); err != nil {
@@ -102,7 +103,7 @@ func (g *Gateway) Load(siteLines, globalLines string) {
 	}
 }
 
-// TryLoad is [Gateway.Load] for a configuration that may be refused.
+// TryLoad is like [Gateway.Load] for a configuration that may be refused.
 func (g *Gateway) TryLoad(siteLines, globalLines string) error {
 	caddyfile := fmt.Sprintf(`{
 	admin unix/%[1]s/admin.sock
@@ -156,16 +157,16 @@ http://:80 {
 	return nil
 }
 
-// AwaitOldListeners waits after a reload until the listeners of the configuration before are
-// closed, which Caddy does a moment later. A connection that one of them still accepts is dropped,
-// as by any server of net/http that shuts down.
+// AwaitOldListeners waits after a reload until Caddy has closed the listeners of the previous
+// configuration, which happens a moment later. A connection that one of them still accepts is
+// dropped, as by any net/http server that shuts down.
 func AwaitOldListeners(t *testing.T) {
 	t.Helper()
 	Until(t, "the old listeners to close", noneTwice)
 }
 
 // noneTwice reports whether this process has one descriptor for each socket at which it listens: a
-// reload makes a second one for a unix socket. It returns true if the system does not say.
+// reload makes a second one for a unix socket. It returns true if the system does not provide this.
 func noneTwice() bool {
 	own, _ := sockets.Own()
 	seen := make(map[uint64]bool, len(own))
@@ -178,7 +179,7 @@ func noneTwice() bool {
 	return true
 }
 
-// Stop ends the gateway as the end of the process would.
+// Stop stops the gateway like the end of the process.
 func (g *Gateway) Stop() {
 	g.t.Helper()
 	if err := caddy.Stop(); err != nil {
@@ -186,10 +187,10 @@ func (g *Gateway) Stop() {
 	}
 }
 
-// Address returns where commands find the admin endpoint.
+// Address returns the address of the admin endpoint for commands.
 func (g *Gateway) Address() string { return "unix/" + g.dir + "/admin.sock" }
 
-// Dial reaches one of the gateway's sockets.
+// Dial connects to one of the gateway's sockets.
 func (g *Gateway) Dial(name string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -207,7 +208,7 @@ func (g *Gateway) Crawler() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// Get asks for a page by way of the gateway.
+// Get requests a page through the gateway.
 func (g *Gateway) Get(ctx context.Context, page, agent string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
@@ -217,14 +218,14 @@ func (g *Gateway) Get(ctx context.Context, page, agent string) (*http.Response, 
 	return g.Crawler().Do(r)
 }
 
-// Visit is [Gateway.Get] for its effect; it returns the status.
+// Visit is like [Gateway.Get], but only returns the status.
 func (g *Gateway) Visit(page, agent string) int {
 	g.t.Helper()
 	resp, err := g.Get(g.t.Context(), page, agent)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // the part that was read counts
+	defer func() { _ = resp.Body.Close() }() // reading is what counts
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		g.t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ type Answer struct {
 	Body   []byte
 }
 
-// Admin asks the admin API. A body that is no string is sent as JSON.
+// Admin calls the admin API. A body that is not a string is sent as JSON.
 func (g *Gateway) Admin(method, path string, body any) Answer {
 	g.t.Helper()
 	var payload io.Reader = http.NoBody
@@ -263,7 +264,7 @@ func (g *Gateway) Admin(method, path string, body any) Answer {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // the part that was read counts
+	defer func() { _ = resp.Body.Close() }() // reading is what counts
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		g.t.Fatal(err)
@@ -271,12 +272,12 @@ func (g *Gateway) Admin(method, path string, body any) Answer {
 	return Answer{resp.StatusCode, resp.Header, text}
 }
 
-// Ask is [Gateway.Admin] for a JSON answer with status 200.
+// Ask is like [Gateway.Admin] for a JSON answer with status 200.
 func Ask[T any](g *Gateway, method, path string, body any) (v T) {
 	g.t.Helper()
 	a := g.Admin(method, path, body)
 	if a.Status != http.StatusOK {
-		g.t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
+		g.t.Fatalf("%s %s: got status %d, want 200: %s", method, path, a.Status, a.Body)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(a.Body))
 	decoder.DisallowUnknownFields()
@@ -286,7 +287,7 @@ func Ask[T any](g *Gateway, method, path string, body any) (v T) {
 	return v
 }
 
-// Lines returns the access-log objects so far, waiting until there are n.
+// Lines returns the access-log objects so far; it waits until there are n.
 func (g *Gateway) Lines(n int) []map[string]any {
 	g.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -304,7 +305,7 @@ func (g *Gateway) Lines(n int) []map[string]any {
 			if err := json.Unmarshal(line, &entry); err != nil {
 				g.t.Fatalf("%v: %s", err, line)
 			}
-			if entry.Answer == nil { // which is of no request
+			if entry.Answer == nil { // not the line of a request
 				list = append(list, entry.Robots)
 			}
 		}

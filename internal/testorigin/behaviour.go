@@ -11,18 +11,17 @@ import (
 	"time"
 )
 
-// Meaning is what a crawler has to make of a robots.txt answer by RFC 9309
-// section 2.3.1. It is what an oracle expects of the code under test, written
-// down here without any of that code.
+// Meaning is what a crawler has to conclude from a robots.txt answer according to RFC 9309 section
+// 2.3.1. It is what an oracle expects of the code under test, written without any of that code.
 type Meaning uint8
 
 const (
-	// MeansUnreachable is section 2.3.1.4: complete disallow. So is every answer
-	// that is invalid or cannot be read to its end.
+	// MeansUnreachable is section 2.3.1.4: complete disallow. So is every answer that is invalid or
+	// cannot be read completely.
 	MeansUnreachable Meaning = iota
 	// MeansRules is section 2.3.1.1: Behaviour.Rules decide.
 	MeansRules
-	// MeansAbsent is section 2.3.1.3: the site sets no rules.
+	// MeansAbsent is section 2.3.1.3: the site has no rules.
 	MeansAbsent
 	// MeansRedirect is section 2.3.1.2: it depends on where the redirect leads.
 	MeansRedirect
@@ -43,16 +42,15 @@ func (m Meaning) String() string {
 }
 
 // Behaviour is how a site answers. It is an immutable value that many sites and connections may
-// share; Name, Meaning and Rules may be changed in a copy before it is put in force. The zero value
-// is no behaviour.
+// share; Name, Meaning and Rules may be changed in a copy before it is used. The zero value is not
+// a behaviour.
 type Behaviour struct {
-	// Name tells behaviours apart in records.
+	// Name identifies the behaviour in records.
 	Name string
-	// Meaning is what a crawler has to conclude from it as a robots.txt. Where
-	// that hangs on the crawler's patience or limits, the doc of the constructor
-	// says so.
+	// Meaning is what a crawler has to conclude from it as a robots.txt. If that depends on the
+	// crawler's patience or limits, the comment of the constructor says so.
 	Meaning Meaning
-	// Rules is the decoded text that a crawler has in hand, for MeansRules.
+	// Rules is the decoded text that a crawler gets, for MeansRules.
 	Rules []byte
 
 	where     stage
@@ -61,7 +59,7 @@ type Behaviour struct {
 	serve     func(*session) error
 }
 
-// stage is where in a connection's life a behaviour shows.
+// stage is the part of a connection's life that a behaviour affects.
 type stage uint8
 
 const (
@@ -70,15 +68,15 @@ const (
 	atDial
 )
 
-// NeedsTLS reports whether only an https site can behave so.
+// NeedsTLS reports whether only an https site can behave like this.
 func (b Behaviour) NeedsTLS() bool { return b.where == atHandshake }
 
-// errOtherHandshake ends a connection that was made before the behaviour in
-// force, which would have spoilt it.
+// errOtherHandshake ends a connection that was made before the present behaviour, which would have
+// broken it.
 var errOtherHandshake = errors.New("the connection is older than the behaviour")
 
-// After returns b with a wait of d before the first byte of each answer.
-// Whether a crawler still gets to see b is a matter of its time limits.
+// After returns b with a delay of d before the first byte of each answer. Whether a crawler still
+// gets b depends on its time limits.
 func (b Behaviour) After(d time.Duration) Behaviour {
 	mustBeHTTP(b)
 	serve := b.serve
@@ -92,8 +90,8 @@ func (b Behaviour) After(d time.Duration) Behaviour {
 	return b
 }
 
-// ThenPages returns b for the first request, and the site's HTML pages from the second on. All that
-// share the value it returns count together.
+// ThenPages returns b for the first request, and the site's HTML pages from the second on. All
+// users of the returned value are counted together.
 func (b Behaviour) ThenPages() Behaviour {
 	mustBeHTTP(b)
 	var asked atomic.Bool
@@ -113,16 +111,16 @@ func Refuse() Behaviour {
 	return Behaviour{Name: "refuse connections", where: atDial, serve: (*session).reset}
 }
 
-// Response is a correct HTTP response. Date, Content-Type (plain text in UTF-8)
-// and Content-Length are filled in where Header lacks them.
+// Response is a correct HTTP response. Date, Content-Type (plain text in UTF-8) and Content-Length
+// are added if Header lacks them.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Respond answers with r. Its meaning follows from the status as in RFC 9309
-// section 2.3.1; 429 counts with the server errors, as Google's specification has it
+// Respond answers with r. Its meaning follows from the status as in RFC 9309 section 2.3.1; 429
+// counts as a server error, according to Google's specification
 // (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec), and so does 430.
 func Respond(r Response) Behaviour {
 	r.Header, r.Body = r.Header.Clone(), slices.Clone(r.Body)
@@ -142,15 +140,15 @@ func OK(rules string) Behaviour {
 	return Respond(Response{Status: http.StatusOK, Body: []byte(rules)})
 }
 
-// Status answers with a status and a body that is no rule. After a status below
-// 200 no final one follows.
+// Status answers with a status and a body without rules. After a status below 200 no final one
+// follows.
 func Status(status int) Behaviour {
 	return Respond(Response{Status: status, Body: []byte(reasonPhrase(status) + "\n")})
 }
 
-// Redirect answers with a redirect; location goes out as it is: absolute,
-// relative, to a site of another scheme or host, to itself, or nonsense. A loop
-// or a scheme without robots.txt means absent: change Meaning for these.
+// Redirect answers with a redirect. The location is sent unchanged: absolute, relative, to a site
+// of another scheme or host, to itself, or invalid. A loop or a scheme without robots.txt means
+// absent: change Meaning for these.
 func Redirect(status int, location string) Behaviour {
 	b := Respond(Response{Status: status, Header: http.Header{"Location": {location}}})
 	b.Name = fmt.Sprintf("redirect %d to %s", status, location)
@@ -164,7 +162,7 @@ func RedirectLoop() Behaviour {
 	return b
 }
 
-// meaningOf is RFC 9309 section 2.3.1 over statuses.
+// meaningOf returns the meaning of a status according to RFC 9309 section 2.3.1.
 func meaningOf(status int, hasLocation bool) Meaning {
 	switch {
 	case 200 <= status && status < 300:
@@ -181,7 +179,7 @@ func meaningOf(status int, hasLocation bool) Meaning {
 // htmlPages answers any path with a small page of links.
 var htmlPages = Behaviour{
 	Name:    "page",
-	Meaning: MeansRules, // as a robots.txt: of HTML what parses
+	Meaning: MeansRules, // as a robots.txt, the parts of the HTML that parse
 	serve:   servePage,
 }
 
@@ -194,8 +192,8 @@ func servePage(s *session) error {
 	})
 }
 
-// linksOf returns where the page at path leads: / to all pages, each page to the
-// one after it and back to /.
+// linksOf returns the links of the page at path: / links to all pages, and each page to its
+// successor and to /.
 func linksOf(paths []string, path string) []string {
 	if path == "/" {
 		return paths
@@ -219,16 +217,15 @@ func htmlPage(path string, links []string) []byte {
 	return []byte(page.String())
 }
 
-// bombSize and oversize are above what a crawler has to read of a robots.txt (RFC
-// 9309 section 2.5: at least 500 KiB), and small enough to have many of.
+// bombSize and oversize exceed what a crawler has to read of a robots.txt (RFC 9309 section 2.5: at
+// least 500 KiB), but are small enough to have many of.
 const (
 	bombSize = 8 << 20
 	oversize = 600 << 10
 )
 
 // Catalogue returns one behaviour of each kind for sites of a scheme, all with the same rules if
-// they have any. They are the repertoire of a chaos test and the rows of a table test. No two have
-// the same name.
+// they have any. They are used in chaos tests and table tests. No two have the same name.
 func Catalogue(scheme, rules string) []Behaviour {
 	all := slices.Concat(correct(rules), broken(rules))
 	for _, coding := range Codings {
@@ -243,7 +240,7 @@ func Catalogue(scheme, rules string) []Behaviour {
 	return all
 }
 
-// correct returns answers that HTTP allows.
+// correct returns answers that HTTP permits.
 func correct(rules string) []Behaviour {
 	return slices.Concat(successes(rules), statuses(), redirects())
 }
@@ -276,8 +273,8 @@ func statuses() []Behaviour {
 	return all
 }
 
-// redirects lead to the site's first page, which has no rules unless SetPages
-// gives it some, and to nowhere.
+// redirects returns redirects to the site's first page, which has no rules unless SetPages gives it
+// some, and to nowhere.
 func redirects() []Behaviour {
 	toPage := Redirect(http.StatusMovedPermanently, "/")
 	toPage.Meaning = MeansRules
@@ -288,7 +285,7 @@ func redirects() []Behaviour {
 	}
 }
 
-// redirectNowhere is one to a scheme that no robots.txt has.
+// redirectNowhere returns a redirect to a scheme without robots.txt.
 func redirectNowhere(location string) Behaviour {
 	b := Redirect(http.StatusMovedPermanently, location)
 	b.Meaning = MeansAbsent

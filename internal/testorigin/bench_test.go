@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// BenchmarkExchange is what one request costs over a connection that is kept:
-// the origin must not be what a test of a gateway measures.
+// BenchmarkExchange measures the cost of a request over a kept connection, because the origin must
+// not dominate the measurements of a gateway.
 func BenchmarkExchange(b *testing.B) {
 	for _, bm := range []struct {
 		name string

@@ -23,8 +23,8 @@ import (
 // "deflate" is the zlib format as registered.
 var Codings = []string{"gzip", "deflate", "br", "zstd"}
 
-// Encoded answers 200 with rules in a content coding. Like CutCoding and Bomb it
-// panics if the coding is not one of Codings.
+// Encoded answers 200 with rules in a content coding. Like CutCoding and Bomb, it panics if the
+// coding is not one of Codings.
 func Encoded(coding, rules string) Behaviour {
 	mustKnow(coding)
 	b := codedBody(coding, func() []byte { return Encode(coding, []byte(rules)) })
@@ -32,9 +32,9 @@ func Encoded(coding, rules string) Behaviour {
 	return b
 }
 
-// RawDeflate answers 200 with rules in a deflate stream without its zlib
-// wrapping, which is wrong but widespread. It means rules to a crawler that is
-// lenient there, else unreachable: change Meaning for that.
+// RawDeflate answers 200 with rules in a deflate stream without its zlib wrapper, which is wrong
+// but widespread. It means rules to a lenient crawler, and otherwise unreachable: change Meaning
+// for the former.
 func RawDeflate(rules string) Behaviour {
 	b := codedBody("deflate", func() []byte {
 		return compress(func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) }, []byte(rules))
@@ -43,15 +43,14 @@ func RawDeflate(rules string) Behaviour {
 	return b
 }
 
-// LyingCoding answers 200 with rules as they are and says that they are coded.
+// LyingCoding answers 200 with plain rules that are declared as encoded.
 func LyingCoding(coding, rules string) Behaviour {
 	b := codedBody(coding, func() []byte { return []byte(rules) })
 	b.Name = "invalid " + coding
 	return b
 }
 
-// CutCoding answers 200 with a coded body whose last quarter is missing, in a
-// correct message.
+// CutCoding answers 200 with an encoded body whose last quarter is missing, in a correct message.
 func CutCoding(coding, rules string) Behaviour {
 	mustKnow(coding)
 	b := codedBody(coding, func() []byte {
@@ -62,16 +61,15 @@ func CutCoding(coding, rules string) Behaviour {
 	return b
 }
 
-// UnknownCoding answers 200 with a registered coding that nobody decodes.
+// UnknownCoding answers 200 with a registered coding that no client decodes.
 func UnknownCoding(rules string) Behaviour {
 	b := codedBody("compress", func() []byte { return []byte(rules) })
 	b.Name = "unknown coding"
 	return b
 }
 
-// Bomb answers 200 with a small body that decodes to size bytes: rules, then a
-// comment that has no end. To a crawler that reads its first 500 KiB and asks no
-// further it means rules: change Meaning for that.
+// Bomb answers 200 with a small body that decodes to size bytes: rules, then an endless comment. To
+// a crawler that only reads the first 500 KiB it means rules: change Meaning for that.
 func Bomb(coding, rules string, size int) Behaviour {
 	mustKnow(coding)
 	b := codedBody(coding, func() []byte {
@@ -86,8 +84,9 @@ func Bomb(coding, rules string, size int) Behaviour {
 	return b
 }
 
-// UTF16 answers 200 with rules in UTF-16, with a byte order mark and said so. By
-// RFC 9309 section 2.3 a robots.txt is UTF-8: what these bytes parse to decides.
+// UTF16 answers 200 with rules in UTF-16, with a byte order mark and the right charset. According
+// to RFC 9309 section 2.3, a robots.txt is UTF-8, so the result of parsing these bytes as UTF-8
+// counts.
 func UTF16(rules string) Behaviour {
 	raw := []byte{0xff, 0xfe}
 	for _, unit := range utf16.Encode([]rune(rules)) {
@@ -96,12 +95,12 @@ func UTF16(rules string) Behaviour {
 	return textBody("UTF-16", "text/plain; charset=utf-16", raw)
 }
 
-// WrongCharset answers 200 with rules in UTF-8 and says that they are UTF-16.
+// WrongCharset answers 200 with rules in UTF-8 that are declared as UTF-16.
 func WrongCharset(rules string) Behaviour {
 	return textBody("wrong charset", "text/plain; charset=utf-16", []byte(rules))
 }
 
-// HTML answers 200 with a page, as sites do that have no robots.txt and no 404.
+// HTML answers 200 with a page, like sites that have neither a robots.txt nor a 404.
 func HTML() Behaviour {
 	return textBody("HTML", "text/html", htmlPage(robotsPath, []string{"/"}))
 }
@@ -130,9 +129,8 @@ func textBody(name, contentType string, raw []byte) Behaviour {
 	return b
 }
 
-// codedBody returns a 200 with a body that is said to be coded; it means unreachable.
-// The bytes are made when they are first sent: many sites have many behaviours
-// that they never get to show.
+// codedBody returns a 200 with a body that is declared as encoded; it means unreachable. The bytes
+// are made when they are first sent, since many sites have behaviours that they never use.
 func codedBody(coding string, raw func() []byte) Behaviour {
 	raw = sync.OnceValue(raw)
 	return Behaviour{serve: func(s *session) error {
@@ -146,8 +144,8 @@ func mustKnow(coding string) {
 	}
 }
 
-// Encode returns parts, one after the other, in a content coding. It panics if the coding is not one
-// of Codings.
+// Encode returns the concatenated parts in a content coding. It panics if the coding is not one of
+// Codings.
 func Encode(coding string, parts ...[]byte) []byte {
 	mustKnow(coding)
 	return compress(func(w io.Writer) (io.WriteCloser, error) {
@@ -158,13 +156,13 @@ func Encode(coding string, parts ...[]byte) []byte {
 			return zlib.NewWriterLevel(w, zlib.BestSpeed)
 		case "br":
 			return brotli.NewWriterLevel(w, brotli.BestSpeed), nil
-		default: // zstd: mustKnow has seen to it
+		default: // zstd, since mustKnow refuses others
 			return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
 		}
 	}, parts...)
 }
 
-// compress panics if the encoder fails, which it cannot on a buffer.
+// compress panics if the encoder fails, which is impossible with a buffer.
 func compress(newWriter func(io.Writer) (io.WriteCloser, error), parts ...[]byte) []byte {
 	var out bytes.Buffer
 	w, err := newWriter(&out)

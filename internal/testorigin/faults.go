@@ -46,12 +46,12 @@ func ShortBody(rules string, n int) Behaviour {
 	return Behaviour{Name: name, serve: func(s *session) error { return s.startBody(rules, n) }}
 }
 
-// MissingLastChunk sends rules as a chunk and closes without the last one.
+// MissingLastChunk sends rules as a chunk and closes the connection without the last chunk.
 func MissingLastChunk(rules string) Behaviour {
 	return Behaviour{Name: "no last chunk", serve: func(s *session) error { return s.startChunks(rules, "") }}
 }
 
-// BrokenChunk sends rules as a chunk, then one whose size is no number.
+// BrokenChunk sends rules as a chunk, then a chunk whose size is not a number.
 func BrokenChunk(rules string) Behaviour {
 	return Behaviour{Name: "broken chunk", serve: func(s *session) error {
 		return s.startChunks(rules, "zz\r\nmore\r\n0\r\n\r\n")
@@ -83,7 +83,7 @@ func (s *session) startChunks(rules, rest string) error {
 }
 
 // Drip sends a correct 200 with rules, one byte of the body per interval. It means unreachable to a
-// crawler whose time is up before the last byte. Change Meaning if the time is long enough.
+// crawler that times out before the last byte. Change Meaning if the timeout is long enough.
 func Drip(rules string, interval time.Duration) Behaviour {
 	return Behaviour{Name: "drip-feed", Rules: []byte(rules), serve: func(s *session) error {
 		if err := s.writeHead(http.StatusOK, bodyFields(rules)...); err != nil {
@@ -107,7 +107,7 @@ func HangBeforeHead() Behaviour {
 	return Behaviour{Name: "hang before the head", serve: (*session).hang}
 }
 
-// HangInHead sends a status line and a field, then nothing.
+// HangInHead sends a status line and a field, then hangs.
 func HangInHead() Behaviour {
 	return Behaviour{Name: "hang in the head", serve: func(s *session) error {
 		s.site.noteStatus(s, http.StatusOK)
@@ -118,7 +118,7 @@ func HangInHead() Behaviour {
 	}}
 }
 
-// HangInBody sends the first n bytes of rules, then nothing.
+// HangInBody sends the first n bytes of rules, then hangs.
 func HangInBody(rules string, n int) Behaviour {
 	name := fmt.Sprintf("hang after %d bytes of the body", n)
 	return Behaviour{Name: name, serve: func(s *session) error {
@@ -141,42 +141,41 @@ func bodyFields(rules string) []string {
 	return []string{"Content-Type: text/plain", "Content-Length: " + strconv.Itoa(len(rules))}
 }
 
-// Raw sends bytes as they are and closes the connection. It means unreachable
-// unless Meaning is changed.
+// Raw sends bytes unchanged and closes the connection. It means unreachable unless Meaning is
+// changed.
 func Raw(name string, raw []byte) Behaviour {
 	raw = bytes.Clone(raw)
 	return Behaviour{Name: name, serve: func(s *session) error { return s.write(raw) }}
 }
 
-// InvalidStatusLine answers with a status line whose parts are swapped.
+// InvalidStatusLine answers with a status line whose parts are in the wrong order.
 func InvalidStatusLine(rules string) Behaviour {
 	return Raw("invalid status line", fmt.Appendf(nil, "HTTP/1.1 OK 200\r\nContent-Length: %d\r\n\r\n%s", len(rules), rules))
 }
 
-// NotHTTP answers as another protocol does.
+// NotHTTP answers in another protocol.
 func NotHTTP() Behaviour {
 	return Raw("not HTTP", []byte("220 mail.example ESMTP\r\n"))
 }
 
-// ConflictingLengths announces two lengths for one body (RFC 9112 section 6.3:
-// an error that cannot be recovered from).
+// ConflictingLengths announces two lengths for one body (RFC 9112 section 6.3: an unrecoverable
+// error).
 func ConflictingLengths(rules string) Behaviour {
 	return Raw("conflicting lengths", fmt.Appendf(nil,
 		"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Length: %d\r\n\r\n%s", len(rules), len(rules)/2, rules))
 }
 
-// UntilClose sends a body that only the end of the connection delimits, which is
-// correct (RFC 9112 section 6.3).
+// UntilClose sends a body that ends with the connection, which is correct (RFC 9112 section 6.3).
 func UntilClose(rules string) Behaviour {
 	b := Raw("until close", []byte("HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n"+rules))
 	b.Meaning, b.Rules = MeansRules, []byte(rules)
 	return b
 }
 
-// maxEndless bounds what an endless answer sends to a client that takes it all.
+// maxEndless is the most that an endless answer sends.
 const maxEndless = 64 << 20
 
-// EndlessHead sends header fields without end; after 64 MiB it gives up.
+// EndlessHead sends header fields without end; it stops after 64 MiB.
 func EndlessHead() Behaviour {
 	const field = "X-Filler: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"
 	fields := bytes.Repeat([]byte(field), 100)
@@ -220,8 +219,8 @@ func (s *session) writeInterim(statuses []int) error {
 	return nil
 }
 
-// BadCertificate shows a certificate that no client may accept. Behind it waits
-// a correct 200 with rules, for one that does.
+// BadCertificate shows a certificate that no client may accept. A client that accepts it gets a
+// correct 200 with rules.
 func BadCertificate(kind Certificate, rules string) Behaviour {
 	b := OK(rules)
 	b.Name, b.Meaning, b.Rules = kind.String()+" certificate", MeansUnreachable, nil
@@ -244,8 +243,7 @@ func HandshakeAlert() Behaviour {
 	})
 }
 
-// HandshakePlain answers the TLS ClientHello with plain HTTP, as a plain server
-// on the TLS port does.
+// HandshakePlain answers the TLS ClientHello in plain HTTP, like a plain server at the TLS port.
 func HandshakePlain() Behaviour {
 	return spoiltHandshake("plain HTTP for TLS", func(s *session) error {
 		if _, err := s.reader.Peek(1); err != nil {

@@ -12,21 +12,19 @@ import (
 	"sync"
 )
 
-// FTPSite is an FTP server (RFC 959) with a few files, which answers any command
-// with something else when told to. It takes any login and speaks passive mode
-// only. The fields are set before it is started.
+// FTPSite is an FTP server (RFC 959) with a few files, which can answer any command differently. It
+// accepts any login and supports only passive mode. The fields are set before it is started.
 type FTPSite struct {
-	// Files are the contents of its files by absolute path.
+	// Files has the contents of its files by absolute path.
 	Files map[string]string
 	// Dirs are its directories by absolute path without a final slash, the root as
 	// "/", with the text that LIST, NLST and MLSD send.
 	Dirs map[string]string
-	// Replies replace the usual replies and all that would follow them, by command
-	// word: "" for the greeting, "226" for the end of a transfer. For an empty
-	// reply nothing is sent.
+	// Replies replaces the usual replies and everything that would follow them, by command word: ""
+	// for the greeting, "226" for the end of a transfer. An empty reply is not sent.
 	Replies map[string]string
-	// Transfer replaces what happens on the data connection, which is closed behind
-	// it; nil writes the content.
+	// Transfer replaces what happens on the data connection, which is closed afterwards; nil writes
+	// the content.
 	Transfer func(control, data net.Conn, content string)
 
 	mu       sync.Mutex
@@ -54,7 +52,7 @@ func StartFTP(tb TB, site *FTPSite) string {
 	return l.Addr().String()
 }
 
-// Commands returns what clients have sent so far, but for passwords.
+// Commands returns what clients have sent so far, without passwords.
 func (s *FTPSite) Commands() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +69,7 @@ func (s *FTPSite) close() {
 	s.running.Wait()
 }
 
-// keep has c closed with the server, at once if that is closed already.
+// keep closes c with the server, or at once if the server is already closed.
 func (s *FTPSite) keep(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +96,7 @@ func (s *FTPSite) listen() net.Listener {
 	return l
 }
 
-// ftpSession is one control connection.
+// ftpSession is a control connection.
 type ftpSession struct {
 	site    *FTPSite
 	control net.Conn
@@ -106,7 +104,7 @@ type ftpSession struct {
 	passive net.Listener // nil before the first PASV
 }
 
-// serve runs one control connection.
+// serve serves a control connection.
 func (s *FTPSite) serve(conn net.Conn) {
 	s.keep(conn)
 	defer s.drop(conn)
@@ -128,14 +126,14 @@ func (s *FTPSite) serve(conn net.Conn) {
 	}
 }
 
-// reply says otherwise unless Replies has something else, and reports whether it did.
+// reply sends otherwise unless Replies has something else, and reports whether it did.
 func (s *ftpSession) reply(word, otherwise string) bool {
 	text, custom := s.site.Replies[word]
 	if !custom {
 		text = otherwise
 	}
 	if text != "" {
-		_, _ = io.WriteString(s.control, text+"\r\n") // a client that has left needs no reply
+		_, _ = io.WriteString(s.control, text+"\r\n") // the client may have left
 	}
 	return !custom
 }
@@ -173,7 +171,7 @@ func (s *ftpSession) command(word, arg string) {
 	}
 }
 
-// about replies to a command about a path, and reports whether the command was carried out.
+// about replies to a command about a path, and reports whether the command succeeded.
 func (s *ftpSession) about(word string, exists bool, text string) bool {
 	if !exists {
 		s.reply(word, "550 no such file or directory")
@@ -190,7 +188,7 @@ func (s *ftpSession) enterPassive(word string) {
 		s.reply(word, fmt.Sprintf("229 passive (|||%d|)", port))
 		return
 	}
-	// The address is a lie: nobody may be led to it.
+	// The address is wrong: clients must not use it.
 	s.reply(word, fmt.Sprintf("227 passive (10,0,0,1,%d,%d)", port>>8, port&255))
 }
 

@@ -12,12 +12,11 @@ import (
 	"unsafe"
 )
 
-// reservePort takes a free port of addr from the kernel and keeps it: a socket
-// that is bound to it and never listens. With SO_REUSEADDR a listener may come
-// and go beside it, while the kernel gives the port to no process that asks for a free one.
-// So a site can refuse connections for a while and come back at the same place.
-// The port is free at all other addresses of this machine too: a gateway that is
-// under test refuses its own port at each of them.
+// reservePort gets a free port of addr from the kernel and keeps it with a socket that is bound to
+// it and never listens. With SO_REUSEADDR, a listener can be opened and closed beside it, while the
+// kernel gives the port to no process that asks for a free one. So a site can refuse connections
+// for a while and then listen at the same address. The port is also free at all other addresses of
+// this machine: a gateway under test refuses its own port at each of them.
 func reservePort(addr netip.Addr) (port uint16, release func(), err error) {
 	everywhere, port, err := bind(netip.IPv4Unspecified(), 0)
 	if err != nil {
@@ -31,7 +30,7 @@ func reservePort(addr netip.Addr) (port uint16, release func(), err error) {
 	return port, func() { _ = syscall.Close(fd) }, nil
 }
 
-// bind opens a socket that is bound to a port, 0 for any.
+// bind opens a socket that is bound to a port; 0 means any.
 func bind(addr netip.Addr, port uint16) (fd int, bound uint16, err error) {
 	if fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0); err != nil {
 		return 0, 0, os.NewSyscallError("socket", err)
@@ -60,7 +59,7 @@ func bindTo(fd int, addr netip.Addr, port uint16) (uint16, error) {
 	return uint16(inet4.Port), nil
 }
 
-// listenStamped makes a socket whose connections note when data arrives.
+// listenStamped makes a socket whose connections record when data arrives.
 func listenStamped(_, _ string, c syscall.RawConn) error {
 	var err error
 	if e := c.Control(func(fd uintptr) {
@@ -71,13 +70,13 @@ func listenStamped(_, _ string, c syscall.RawConn) error {
 	return os.NewSyscallError("setsockopt", err)
 }
 
-// stampedConn is a connection that knows when the kernel received the last byte
-// that was read of it. On a busy machine it may take long until a process reads
-// its data. The record of when requests arrived must not depend on that.
+// stampedConn is a connection that records when the kernel received the last byte that was read. On
+// a busy machine a process may read its data much later, and the record of when requests arrived
+// must not depend on that.
 type stampedConn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
-	arrived atomic.Int64 // nanoseconds since 1970; 0: not known
+	arrived atomic.Int64 // nanoseconds since 1970; 0 if unknown
 }
 
 // stamped wraps an accepted connection.
@@ -139,8 +138,8 @@ func stampOf(oob []byte) int64 {
 	return 0
 }
 
-// arrival returns when the last byte read of a connection had arrived, given the
-// time now. Where that is not known it is now.
+// arrival returns when the last byte read from a connection arrived, given the time now. If that is
+// unknown, it returns now.
 func arrival(conn net.Conn, now time.Time) time.Time {
 	c, ok := conn.(*stampedConn)
 	if !ok {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// reservePort finds a free port. Here nothing keeps it while the site
-// refuses connections.
+// reservePort finds a free port. Here it is not reserved while the site refuses connections.
 func reservePort(netip.Addr) (port uint16, release func(), err error) {
 	l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)))
 	if err != nil {
@@ -21,7 +20,7 @@ func reservePort(netip.Addr) (port uint16, release func(), err error) {
 	return port, func() {}, nil
 }
 
-// stampedConn is for Linux, whose kernel says when data arrived.
+// stampedConn exists only on Linux, whose kernel reports when data arrived.
 type stampedConn struct{ *net.TCPConn }
 
 func listenStamped(string, string, syscall.RawConn) error { return nil }

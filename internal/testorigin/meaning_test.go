@@ -21,9 +21,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestRFC9309_2_3_1_MeaningOfEachBehaviour reads every behaviour with a crawler
-// of a few lines that knows net/http and RFC 9309 section 2.3.1 and nothing of
-// testorigin, in memory and by a virtual clock.
+// TestRFC9309_2_3_1_MeaningOfEachBehaviour reads every behaviour with a short crawler that uses
+// net/http and RFC 9309 section 2.3.1 and nothing of testorigin, in memory and with a virtual
+// clock.
 func TestRFC9309_2_3_1_MeaningOfEachBehaviour(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []string{"http", "https"} {
@@ -39,8 +39,8 @@ func TestRFC9309_2_3_1_MeaningOfEachBehaviour(t *testing.T) {
 	}
 }
 
-// TestBehavioursOverSockets is the same over TCP, without the behaviours that
-// need a client's time to pass.
+// TestBehavioursOverSockets does the same over TCP, without the behaviours that need a timeout of
+// the client.
 func TestBehavioursOverSockets(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -70,12 +70,12 @@ func TestCatalogueNamesAreDistinct(t *testing.T) {
 	}
 	for m := testorigin.MeansUnreachable; m <= testorigin.MeansAbsent; m++ {
 		if meanings[m] < 5 {
-			t.Errorf("%d behaviours mean %v: the catalogue has lost its variety", meanings[m], m)
+			t.Errorf("only %d behaviours mean %v, want at least 5", meanings[m], m)
 		}
 	}
 	for _, b := range testorigin.Catalogue("http", rules) {
 		if b.NeedsTLS() {
-			t.Errorf("%q is for https sites alone", b.Name)
+			t.Errorf("%q works only with https sites", b.Name)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func crawl(ctx context.Context, transport http.RoundTripper, robotsURL string) (
 	}
 }
 
-// follow returns the first response that is no redirect, or has no Location.
+// follow returns the first response that is not a redirect, or has no Location.
 func follow(ctx context.Context, transport http.RoundTripper, at string) (*http.Response, error) {
 	for range maxHops + 1 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)

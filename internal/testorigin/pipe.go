@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// pipeSize is how many bytes wait for their reader in each direction, as in a
-// socket's buffers. Without any, as in net.Pipe, two ends that both write first
-// (a TLS alert that crosses a certificate) would wait for each other for ever.
+// pipeSize is the size of the buffer in each direction, like a socket's. Without buffers, as in
+// net.Pipe, two ends that both write first (a TLS alert and a certificate) would wait for each
+// other for ever.
 const pipeSize = 64 << 10
 
 // dialMemory connects to a site without sockets.
@@ -31,9 +31,9 @@ func (s *Site) dialMemory(ctx context.Context, network string) (net.Conn, error)
 	return client, nil
 }
 
-// pipeEnd is one end of a connection in memory. It behaves as a TCP connection
-// does: its buffers are bounded, deadlines hold, and an end tells a close from a
-// reset once it has read the data before it.
+// pipeEnd is one end of a connection in memory. It behaves like a TCP connection: its buffers are
+// limited, deadlines work, and an end can tell a close from a reset once it has read the data
+// before it.
 type pipeEnd struct {
 	in, out       *stream
 	local, remote net.Addr
@@ -111,8 +111,8 @@ type stream struct {
 	mu            sync.Mutex
 	changed       chan struct{} // closed and replaced at every change
 	buffer        []byte
-	writerGone    error // what the reader gets after the buffer; nil while there is a writer
-	readerGone    error // what the writer gets; nil while there is a reader
+	writerGone    error // the reader's error after the buffer; nil while there is a writer
+	readerGone    error // the writer's error; nil while there is a reader
 	readDeadline  time.Time
 	writeDeadline time.Time
 }
@@ -165,7 +165,7 @@ func (s *stream) write(b []byte) (int, error) {
 	}
 }
 
-// wait lets go of the lock until something changes or the deadline has passed.
+// wait releases the lock until something changes or the deadline has passed.
 func (s *stream) wait(deadline time.Time) {
 	var passed <-chan time.Time
 	if !deadline.IsZero() {
@@ -186,7 +186,7 @@ func expired(deadline time.Time) bool {
 	return !deadline.IsZero() && !time.Now().Before(deadline)
 }
 
-// wake wakes all who wait. The caller holds the lock.
+// wake wakes all goroutines that wait. The caller holds the lock.
 func (s *stream) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})

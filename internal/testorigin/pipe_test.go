@@ -13,7 +13,7 @@ import (
 
 var pipeAddr = netip.MustParseAddrPort("127.0.0.1:80")
 
-// TestPipeIsAConn runs the suite that net's own connections pass.
+// TestPipeIsAConn runs the test suite of net's connections.
 func TestPipeIsAConn(t *testing.T) {
 	t.Parallel()
 	nettest.TestConn(t, func() (client, server net.Conn, stop func(), err error) {
@@ -22,7 +22,8 @@ func TestPipeIsAConn(t *testing.T) {
 	})
 }
 
-// TestPipeEnds checks that data sent before an end arrives, and how the pipe ended.
+// TestPipeEnds checks that data sent before an end arrives, and that the reader gets the kind of
+// end.
 func TestPipeEnds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestComeUpBesideAFork: a process that is being forked while a site goes down has
+// TestComeUpBesideAFork checks that a process that is being forked while a site goes down has
 // a copy of its listener, as this test has here. The site waits for its end.
 func TestComeUpBesideAFork(t *testing.T) {
 	t.Parallel()

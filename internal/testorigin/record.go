@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Exchange is the record of one request and its answer, of a TLS handshake that
-// failed, or of bytes that are no request. Method is empty for the last two.
+// Exchange is the record of a request and its answer, of a TLS handshake that failed, or of bytes
+// that are not a request. Method is empty for the last two.
 type Exchange struct {
 	// Seq numbers exchanges in order of arrival over all sites of the server.
 	Seq uint64
@@ -15,22 +15,22 @@ type Exchange struct {
 	Site string
 	// Conn numbers the connection within the server.
 	Conn uint64
-	// Start is when the request's head had arrived, End when the behaviour was
-	// done. End, like Sent, Err and the fields of the request's body, is zero until then: for a while after the client has the last byte. After
-	// Server.Close all have ended.
+	// Start is when the request's head arrived, End when the behaviour was finished. Until then
+	// End, Sent, Err and the fields of the request's body are zero: the client may have the last
+	// byte before. After Server.Close all have ended.
 	Start, End time.Time
-	// Arrived is when the last segment of the request's head came, on Linux as the
-	// kernel says: on a busy machine long before the process reads it, and Start
-	// with it. The gaps between requests are measured by it.
+	// Arrived is when the last segment of the request's head arrived, on Linux according to the
+	// kernel: on a busy machine long before the process reads it, and so before Start. The gaps
+	// between requests are computed from it.
 	Arrived time.Time
-	// Method, Target and Proto are the request line's bytes as they came.
+	// Method, Target and Proto are the unchanged bytes of the request line.
 	Method, Target, Proto string
 	// Path is the target without query, and without authority if it had one.
 	Path string
-	// Host is the Host field, Header all fields. Header must not be changed.
+	// Host is the Host field, and Header has all fields. Header must not be changed.
 	Host   string
 	Header http.Header
-	// Trailer has the fields after a chunked request body, BodySize its bytes.
+	// Trailer has the fields after a chunked request body, and BodySize is its length.
 	Trailer  http.Header
 	BodySize int64
 	// Behaviour is the name of the behaviour that answered.
@@ -38,21 +38,21 @@ type Exchange struct {
 	// Version is the version of the site's robots behaviour that was in force at Start:
 	// the one that answered if Path is /robots.txt.
 	Version int
-	// Status is the last status sent, 0 if none was. It is there before its first
-	// byte. Sent counts bytes sent, head included and TLS not.
+	// Status is the last status sent, or 0. It is set before its first byte is sent. Sent counts
+	// the bytes sent, including the head but not TLS.
 	Status int
 	Sent   int64
-	// Err says how the exchange ended before the behaviour was played to its end;
-	// for resets and failed handshakes always.
+	// Err says why the behaviour was not finished; it is always set for resets and failed
+	// handshakes.
 	Err string
 }
 
-// Robots reports whether robots.txt was asked for.
+// Robots reports whether robots.txt was requested.
 func (e Exchange) Robots() bool { return e.Path == robotsPath }
 
 // Change is the record of one [Site.SetRobots].
 type Change struct {
-	// Version and From are the version and the moment it came into force.
+	// Version and From are the version and the time from which it was used.
 	Version int
 	From    time.Time
 	// Behaviour is the behaviour's name; Meaning and Rules are its own.
@@ -61,8 +61,7 @@ type Change struct {
 	Rules     []byte
 }
 
-// Exchanges returns the site's exchanges in order of arrival: as many of the
-// latest as Config.RecordSize.
+// Exchanges returns the site's exchanges in order of arrival: at most the latest Config.RecordSize.
 func (s *Site) Exchanges() []Exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,24 +78,24 @@ func (s *Site) PageExchanges() []Exchange {
 	return slices.DeleteFunc(s.Exchanges(), func(e Exchange) bool { return e.Method == "" || e.Robots() })
 }
 
-// Dropped returns how many exchanges the record has lost to its bound. An oracle
-// that needs them all has to check that it is zero.
+// Dropped returns how many exchanges the record has lost to its limit. An oracle that needs all
+// must check that it is zero.
 func (s *Site) Dropped() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.exchanges.dropped()
 }
 
-// History returns the behaviours of /robots.txt in the order they were set: as
-// many of the latest as Config.RecordSize. The last is in force.
+// History returns the behaviours of /robots.txt in the order they were set: at most the latest
+// Config.RecordSize. The last is the present one.
 func (s *Site) History() []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.history.all()
 }
 
-// InForce returns the behaviours of /robots.txt that were in force at any moment
-// from first to last, both included, in order.
+// InForce returns the behaviours of /robots.txt that were used at any time from first to last, both
+// included, in order.
 func (s *Site) InForce(first, last time.Time) []Change {
 	history := s.History()
 	end := len(history)
@@ -113,7 +112,7 @@ func (s *Site) InForce(first, last time.Time) []Change {
 	return history[begin:end]
 }
 
-// begin records the arrival of an exchange and returns where.
+// begin records the arrival of an exchange and returns its place.
 func (s *Site) begin(e Exchange) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +121,8 @@ func (s *Site) begin(e Exchange) uint64 {
 	return s.exchanges.push(e)
 }
 
-// noteStatus records a status before it is sent, so that a client that has seen
-// it finds it in the record.
+// noteStatus records a status before it is sent, so that a client that has read it finds it in the
+// record.
 func (s *Site) noteStatus(x *session, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

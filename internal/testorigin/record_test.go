@@ -49,7 +49,7 @@ func TestRequestBodies(t *testing.T) {
 		"5\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n")
 	interim := exchange(t, conn, reader, "POST /continue HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
 	if interim.StatusCode != 100 {
-		t.Errorf("Expect: 100-continue was answered %d", interim.StatusCode)
+		t.Errorf("answer to Expect: 100-continue has status %d, want 100", interim.StatusCode)
 	}
 	exchange(t, conn, reader, "hi")
 	exchange(t, conn, reader, "GET /last HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
@@ -88,10 +88,10 @@ func TestBadRequestsAreRecorded(t *testing.T) {
 		site := server.Site(t, testorigin.SiteConfig{})
 		answer := send(t, server, site, raw)
 		if !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
-			t.Errorf("%s: answered %q", name, answer)
+			t.Errorf("%s: got answer %q, want status 400", name, answer)
 		}
 		if e := site.Exchanges(); len(e) != 1 || e[0].Method != "" || e[0].Err == "" || len(site.PageExchanges()) != 0 {
-			t.Errorf("%s: recorded %+v", name, e)
+			t.Errorf("%s: recorded %+v, want an exchange with an error", name, e)
 		}
 	}
 	for name, raw := range map[string]string{
@@ -101,10 +101,10 @@ func TestBadRequestsAreRecorded(t *testing.T) {
 	} {
 		site := server.Site(t, testorigin.SiteConfig{})
 		if answer := send(t, server, site, raw); answer != "" {
-			t.Errorf("%s: answered %q", name, answer)
+			t.Errorf("%s: got answer %q, want none", name, answer)
 		}
 		if e := site.Exchanges(); len(e) != 1 || !strings.Contains(e[0].Err, "request body") {
-			t.Errorf("%s: recorded %+v", name, e)
+			t.Errorf("%s: recorded %+v, want an error of the request body", name, e)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	exchanges, history := site.Exchanges(), site.History()
 	if len(exchanges) != 10 || len(history) != 10 || site.Dropped() != 15 {
-		t.Fatalf("kept %d exchanges and %d changes, dropped %d", len(exchanges), len(history), site.Dropped())
+		t.Fatalf("kept %d exchanges and %d changes and dropped %d, want 10, 10 and 15", len(exchanges), len(history), site.Dropped())
 	}
 	for i := range 10 {
 		if want := fmt.Sprint("/", 15+i); exchanges[i].Path != want {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// maxHead bounds a request's head in bytes, maxBody its body: far above what any
-// test of a gateway sends.
+// maxHead limits a request's head in bytes, and maxBody its body: far more than a test of a gateway
+// sends.
 const (
 	maxHead = 256 << 10
 	maxBody = 64 << 20
@@ -38,7 +38,7 @@ func readRequest(r *bufio.Reader) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A target with spaces is kept as it came, for the record.
+	// A target with spaces is kept unchanged for the record.
 	method, rest, ok := strings.Cut(line, " ")
 	last := strings.LastIndexByte(rest, ' ')
 	if !ok || last < 0 {
@@ -70,8 +70,8 @@ func readFields(r *bufio.Reader, budget *int) (http.Header, error) {
 	}
 }
 
-// readLine reads up to a line feed, which it takes off with the carriage return
-// before it, and charges the bytes to budget.
+// readLine reads up to a line feed, which it removes with the carriage return before it, and
+// subtracts the bytes from budget.
 func readLine(r *bufio.Reader, budget *int) (string, error) {
 	var line []byte
 	for {
@@ -92,7 +92,7 @@ func readLine(r *bufio.Reader, budget *int) (string, error) {
 	}
 }
 
-// readBody reads and drops the body, counting its bytes, and keeps the trailer.
+// readBody reads and discards the body, counts its bytes, and keeps the trailer.
 func (req *request) readBody(r *bufio.Reader) error {
 	if codings := req.header.Get("Transfer-Encoding"); codings != "" {
 		if !strings.EqualFold(codings, "chunked") {
@@ -152,7 +152,7 @@ func (req *request) expectsContinue() bool {
 	return strings.EqualFold(req.header.Get("Expect"), "100-continue")
 }
 
-// noEOF turns an end in the middle of a message into an unexpected one.
+// noEOF turns io.EOF in the middle of a message into io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

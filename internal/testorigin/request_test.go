@@ -21,7 +21,7 @@ func TestReadRequestBoundsItsHead(t *testing.T) {
 	}
 	long := "GET /" + strings.Repeat("a", 64<<10) + " HTTP/1.1\r\n\r\n"
 	if req, err := readRequest(bufio.NewReader(strings.NewReader(long))); err != nil || len(req.target) != 64<<10+1 {
-		t.Errorf("a target of 64 KiB: %v", err)
+		t.Errorf("reading a target of over 64 KiB: %v", err)
 	}
 }
 
@@ -42,9 +42,9 @@ func TestRequestPath(t *testing.T) {
 	}
 }
 
-// FuzzReadRequest checks that what both we and net/http can read is the same
-// request line to both, and that nothing makes the reader panic. Either refuses
-// what the other takes: net/http versions and methods, we odd field names.
+// FuzzReadRequest checks that whatever both we and net/http can read has the same request line for
+// both, and that nothing makes the reader panic. Either refuses some requests that the other
+// accepts: net/http versions and methods, and we odd field names.
 func FuzzReadRequest(f *testing.F) {
 	f.Add([]byte("GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n"))
 	f.Add([]byte("POST / HTTP/1.0\nContent-Length: 3\n\nabc"))
@@ -55,7 +55,7 @@ func FuzzReadRequest(f *testing.F) {
 		if err == nil {
 			_ = ours.path()
 			_ = ours.keepAlive()
-			_ = ours.readBody(r) // its errors are the input's
+			_ = ours.readBody(r) // an error is a fault of the input
 		}
 		theirs, theirErr := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
 		if err != nil || theirErr != nil {

@@ -1,10 +1,9 @@
-// Package testorigin is an origin server that misbehaves on demand: the other
-// side of every test of robots.txt retrieval, enforcement and pacing.
+// Package testorigin provides an origin server that misbehaves on demand, for the tests of
+// robots.txt retrieval, enforcement and pacing.
 //
-// A [Server] has [Site]s. A site is one origin, http or https, on a port of its
-// own that the kernel chose, at an address of its own in 127.0.0.0/16. What it
-// answers to GET /robots.txt is a [Behaviour], which a test may swap at any
-// time:
+// A [Server] has [Site]s. A site is one origin, http or https, at its own address in 127.0.0.0/16
+// with a port that the kernel chose. Its answer to GET /robots.txt is a [Behaviour], which a test
+// may replace at any time:
 //
 //	server := testorigin.Start(t, testorigin.Config{})
 //	site := server.Site(t, testorigin.SiteConfig{Scheme: "https", Paths: []string{"/a", "/b"}})
@@ -12,17 +11,15 @@
 //	...
 //	site.SetRobots(testorigin.HangInBody("User-agent: *\nDisallow: /\n", 20))
 //
-// Every other path answers with a small HTML page. The site keeps a bounded
-// record of requests and their answers ([Site.Exchanges]) and of the
-// behaviours that were in force ([Site.History]), all by its own clock, so that
-// an oracle can say afterwards what a client had to know and when.
+// Every other path is answered with a small HTML page. The site keeps a limited record of requests
+// and their answers ([Site.Exchanges]) and of the behaviours that it used ([Site.History]), all by
+// its own clock, so that an oracle can determine afterwards what a client had to know and when.
 //
-// With [Config.InMemory] there are no sockets: sites are reached by
-// [Server.DialContext] alone, over pipes, so that hanging and dripping sites can
-// be tested in a testing/synctest bubble.
+// With [Config.InMemory] there are no sockets: sites can only be reached with [Server.DialContext],
+// over pipes, so that sites that hang and drip can be tested in a testing/synctest bubble.
 //
-// Sites speak HTTP/1.1 through an implementation of their own, because net/http
-// refuses to send most of these answers. They do not speak HTTP/2.
+// Sites use their own implementation of HTTP/1.1, because net/http refuses to send most of these
+// answers. They do not support HTTP/2.
 package testorigin
 
 import (
@@ -43,13 +40,12 @@ import (
 // Config configures a [Server]. The zero value is a server on the loopback
 // network.
 type Config struct {
-	// InMemory lets sites have no sockets: only Server.DialContext reaches them.
+	// InMemory makes sites have no sockets: only Server.DialContext reaches them.
 	InMemory bool
-	// MaxConns bounds the connections served at once; more wait to be accepted.
-	// 0 means 4096.
+	// MaxConns limits the connections served at once; more wait to be accepted. 0 means 4096.
 	MaxConns int
-	// RecordSize bounds the exchanges that each site keeps, and the changes of
-	// behaviour; the oldest are dropped first. 0 means 4096.
+	// RecordSize limits the exchanges that each site keeps, and the changes of behaviour; the
+	// oldest are dropped first. 0 means 4096.
 	RecordSize int
 	// Now is the clock of the record; nil means time.Now.
 	Now func() time.Time
@@ -64,7 +60,7 @@ const (
 type Server struct {
 	cfg       Config
 	authority *authority
-	slots     chan struct{} // one a connection
+	slots     chan struct{} // one per connection
 	lastSeq   atomic.Uint64
 	lastConn  atomic.Uint64
 
@@ -94,9 +90,9 @@ func Start(tb TB, cfg Config) *Server {
 	return s
 }
 
-// ReservePort returns a port that nobody uses at any IPv4 address of this machine, and keeps the
-// kernel from giving it to others who ask for a free port until the test ends. Listening on it by
-// its number still works.
+// ReservePort returns a port that is free at every IPv4 address of this machine, and keeps the
+// kernel from giving it to programs that ask for a free port until the test ends. Listening on it
+// by its number still works.
 func ReservePort(tb TB) uint16 {
 	tb.Helper()
 	port, release, err := reservePort(netip.IPv4Unspecified())
@@ -132,8 +128,8 @@ func New(cfg Config) (*Server, error) {
 	}, nil
 }
 
-// Close ends every connection, wait and listener and returns when nothing of the
-// server runs any more. Records stay readable. It may be called again.
+// Close ends every connection, wait and listener, and returns when nothing of the server runs any
+// more. Records can still be read. It may be called again.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -211,9 +207,9 @@ func (s *Server) Exchanges() []Exchange {
 	return all
 }
 
-// DialContext connects to the site whose origin has this host:port, whatever the
-// host resolves to elsewhere. It serves as the DialContext of an http.Transport:
-// no site there is a DNS error, a site that refuses connections refuses them.
+// DialContext connects to the site whose origin has this host:port, whatever the host resolves to
+// elsewhere. It can be used as the DialContext of an http.Transport: an unknown site is a DNS
+// error, and a site that refuses connections refuses them.
 func (s *Server) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	s.mu.Lock()
 	site := s.sites[address]
@@ -242,8 +238,7 @@ func (s *Server) spawn(f func()) bool {
 	return true
 }
 
-// nextAddr returns the next address in 127.0.0.0/16, so that each site is a host
-// of its own.
+// nextAddr returns the next address in 127.0.0.0/16, so that each site is a separate host.
 func (s *Server) nextAddr() netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// session is what a behaviour has in hand: one connection and the request on it.
+// session has what a behaviour needs: one connection and the request on it.
 type session struct {
 	site    *Site
 	raw     net.Conn // the transport
 	conn    net.Conn // HTTP: raw, or TLS over it
 	reader  *bufio.Reader
-	number  uint64 // of the connection
+	number  uint64 // number of the connection
 	request *request
 	made    int // version of the robots behaviour at the handshake
 
-	record uint64 // where the exchange is recorded
+	record uint64 // place of the exchange in the record
 	sent   int64  // bytes of HTTP sent for this request
-	keep   bool   // the connection can take another request
+	keep   bool   // whether the connection can be used for another request
 }
 
 var (
 	// errReset ends a connection with a RST.
 	errReset = errors.New("reset")
-	// errClientLeft is a client that did not wait for the end.
+	// errClientLeft is the error of a client that did not wait for the end.
 	errClientLeft = errors.New("the client left")
 )
 
@@ -72,7 +72,7 @@ func (s *session) respond(r Response) error {
 		setDefault(header, "Content-Type", "text/plain; charset=utf-8")
 		setDefault(header, "Content-Length", strconv.Itoa(len(r.Body)))
 	} else if r.Status < 200 {
-		// Nothing final follows, so that the connection has no further use.
+		// No final response follows, so the connection cannot be used again.
 		s.keep = false
 	}
 	if !s.keep {
@@ -90,8 +90,8 @@ func (s *session) respond(r Response) error {
 	return s.write([]byte(raw.String()))
 }
 
-// wait lets d pass, and fails as soon as the client leaves or the site closes. A
-// client that pipelines a request in that time is taken to have left.
+// wait waits for d, and fails as soon as the client leaves or the site closes. A client that
+// pipelines a request in that time counts as gone.
 func (s *session) wait(d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -121,7 +121,7 @@ func (s *session) reset() error {
 	return errReset
 }
 
-// reset closes a transport so that its client sees a reset connection.
+// reset closes a transport so that its client gets a reset connection.
 func reset(conn net.Conn) {
 	switch conn := conn.(type) {
 	case *net.TCPConn:
@@ -165,8 +165,8 @@ func (s *Site) serve(raw net.Conn) {
 	}
 }
 
-// handshake puts TLS on the connection, or what the behaviour in force has in
-// its place, and reports whether HTTP can follow. Failures are recorded.
+// handshake starts TLS on the connection, or what the present behaviour does instead, and reports
+// whether HTTP can follow. Failures are recorded.
 func (s *Site) handshake(x *session) bool {
 	behaviour := s.robots.Load()
 	x.made = behaviour.version
@@ -206,8 +206,8 @@ func (s *Site) startTLS(x *session, b Behaviour) error {
 	return nil
 }
 
-// exchange reads one request and lets the behaviour in force for its path answer.
-// It reports whether the connection can take another.
+// exchange reads one request and makes the present behaviour of its path answer. It reports whether
+// the connection can be used for another.
 func (s *Site) exchange(x *session) bool {
 	x.request, x.sent, x.keep = nil, 0, false
 	req, err := readRequest(x.reader)
@@ -227,7 +227,7 @@ func (s *Site) exchange(x *session) bool {
 	return err == nil && x.keep
 }
 
-// answer takes the request's body and lets b answer.
+// answer reads the request's body and makes b answer.
 func (s *session) answer(b Behaviour, version int) error {
 	if b.where == atHandshake && s.made != version {
 		_ = s.reset()
@@ -244,8 +244,8 @@ func (s *session) answer(b Behaviour, version int) error {
 	return b.serve(s)
 }
 
-// reject answers and records a head that cannot be read, unless it is merely the
-// end of the connection.
+// reject answers and records a head that cannot be read, unless it is just the end of the
+// connection.
 func (s *Site) reject(x *session, err error) {
 	if !errors.Is(err, errMalformed) && !errors.Is(err, errHeadTooLarge) {
 		if !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -19,20 +19,20 @@ import (
 
 const robotsPath = "/robots.txt"
 
-// SiteConfig configures a [Site]. The zero value is an http site without
-// robots.txt at the next free address.
+// SiteConfig configures a [Site]. The zero value is an http site without robots.txt at the next
+// free address.
 type SiteConfig struct {
 	// Scheme is "http" or "https"; empty means http.
 	Scheme string
 	// Host is the name in the site's origin and certificate. Only
 	// Server.DialContext finds a site by name. Empty means the site's address.
 	Host string
-	// Port is the port in the site's origin; another than the one listened on is
-	// found by Server.DialContext alone. 0 means the one that the kernel chose, or
-	// the scheme's default for a server in memory.
+	// Port is the port in the site's origin. If it differs from the one it listens on, only
+	// Server.DialContext finds the site. 0 means the one that the kernel chose, or the scheme's
+	// default for a server in memory.
 	Port uint16
-	// Paths are the pages that the site links to. The page at / links to all, each
-	// other page to its successor and to /.
+	// Paths are the pages that the site links to. The page at / links to all, and each other page
+	// to its successor and to /.
 	Paths []string
 }
 
@@ -55,7 +55,7 @@ type Site struct {
 	exchanges ring[Exchange]
 	conns     map[net.Conn]struct{}
 	listener  net.Listener // nil while connections are refused
-	release   func()       // gives the reserved port back
+	release   func()       // releases the reserved port
 }
 
 // inForce is a behaviour of /robots.txt with its version.
@@ -120,14 +120,13 @@ func (s *Site) Origin() origin.Origin { return s.origin }
 // URL returns the absolute URL of a path of the site.
 func (s *Site) URL(path string) string { return s.origin.String() + path }
 
-// SetRobots puts b in force for /robots.txt and returns its version: 1 and up,
-// as exchanges and history have it. Each request is answered by the one
-// behaviour that is in force when its head has arrived. The zero Behaviour is a
-// site without robots.txt, and the one that a site starts with.
+// SetRobots sets the behaviour of /robots.txt to b and returns its version: 1 and up, as in
+// exchanges and history. Each request is answered by the behaviour that is set when its head has
+// arrived. The zero Behaviour is a site without robots.txt, with which a site starts.
 //
-// With a behaviour that refuses connections the whole site goes down, existing
-// connections too, until another one is set. With one that spoils the TLS
-// handshake, a request for /robots.txt on an older connection is reset.
+// With a behaviour that refuses connections, the whole site goes down, including existing
+// connections, until another one is set. With one that breaks the TLS handshake, a request for
+// /robots.txt on an older connection is reset.
 //
 // SetRobots panics if b is for https and the site is not.
 func (s *Site) SetRobots(b Behaviour) int {
@@ -143,7 +142,7 @@ func (s *Site) SetRobots(b Behaviour) int {
 	if last := s.robots.Load(); last != nil {
 		next.version = last.version + 1
 	}
-	// In this order no exchange with this version starts before From.
+	// With this order, no exchange with this version starts before From.
 	s.history.push(Change{
 		Version: next.version, From: s.server.cfg.Now(), Behaviour: b.Name, Meaning: b.Meaning, Rules: b.Rules,
 	})
@@ -156,10 +155,10 @@ func (s *Site) SetRobots(b Behaviour) int {
 	return next.version
 }
 
-// SetRobotsChain puts a chain of redirects in force: /robots.txt leads to /hop/1, that to /hop/2,
-// and the hops-th redirect to a path where last is in force. It returns the version, which means
+// SetRobotsChain sets a chain of redirects: /robots.txt redirects to /hop/1, that to /hop/2, and
+// the hops-th redirect leads to a path with the behaviour last. It returns the version, which means
 // the same as last if a client has to follow that many redirects (RFC 9309 section 2.3.1.2: five),
-// else absent.
+// and absent otherwise.
 func (s *Site) SetRobotsChain(hops int, last Behaviour) int {
 	const mustFollow = 5
 	path := func(hop int) string { return "/hop/" + strconv.Itoa(hop) }
@@ -176,9 +175,8 @@ func (s *Site) SetRobotsChain(hops int, last Behaviour) int {
 	return s.SetRobots(first)
 }
 
-// SetPath puts b in force for one other path, matched without its query. The
-// zero Behaviour gives the path back to the site's pages. SetPath panics if b
-// lies below HTTP, where a path is not yet known.
+// SetPath sets the behaviour of one other path, matched without its query. The zero Behaviour
+// restores the site's page. SetPath panics if b works below HTTP, where a path is not known yet.
 func (s *Site) SetPath(path string, b Behaviour) {
 	mustBeHTTP(b)
 	s.mu.Lock()
@@ -190,8 +188,8 @@ func (s *Site) SetPath(path string, b Behaviour) {
 	s.routes[path] = b
 }
 
-// SetPages puts b in force for all paths that have no behaviour of their own.
-// The zero Behaviour is the site's HTML pages. SetPages panics as SetPath does.
+// SetPages sets the behaviour of all paths without their own. The zero Behaviour is the site's HTML
+// pages. SetPages panics like SetPath.
 func (s *Site) SetPages(b Behaviour) {
 	mustBeHTTP(b)
 	s.mu.Lock()
@@ -205,8 +203,7 @@ func mustBeHTTP(b Behaviour) {
 	}
 }
 
-// behaviourFor returns what answers a path, and the version of /robots.txt that
-// is in force at this moment.
+// behaviourFor returns the behaviour of a path, and the present version of /robots.txt.
 func (s *Site) behaviourFor(path string) (Behaviour, int) {
 	robots := s.robots.Load()
 	if path == robotsPath {
@@ -223,10 +220,10 @@ func (s *Site) behaviourFor(path string) (Behaviour, int) {
 	return htmlPages, robots.version
 }
 
-// goDown refuses connections from now on and ends those there are.
+// goDown refuses connections from now on and ends the existing ones.
 func (s *Site) goDown() {
 	if s.listener != nil {
-		_ = s.listener.Close() // it has no other listener's errors to tell
+		_ = s.listener.Close() // an error would not matter here
 		s.listener = nil
 	}
 	for conn := range s.conns {
@@ -234,7 +231,7 @@ func (s *Site) goDown() {
 	}
 }
 
-// comeUp listens, unless the site does already.
+// comeUp listens unless the site already does.
 func (s *Site) comeUp() {
 	if s.closed || s.listener != nil || s.server.cfg.InMemory {
 		return
@@ -251,15 +248,15 @@ func (s *Site) comeUp() {
 }
 
 const (
-	// listenTries and listenPause bound how long a site waits for its own port: 5 s
-	// is far beyond what a fork takes on any machine.
+	// listenTries and listenPause limit how long a site waits for its own port: 5 s is far longer
+	// than a fork takes on any machine.
 	listenTries = 500
 	listenPause = 10 * time.Millisecond
 )
 
-// listenAgain listens at an address that only the site itself can hold. A process
-// that this one is just starting does so too: between fork and exec it has a copy
-// of every listener, even of one that is closed here in that time. That soon passes.
+// listenAgain listens at an address that only the site itself can have. A process that is just
+// being started also has it: between fork and exec it has a copy of every listener, even of one
+// that is closed meanwhile. That soon passes.
 func listenAgain(addr string) (listener net.Listener, err error) {
 	lc := net.ListenConfig{Control: listenStamped}
 	for range listenTries {
@@ -286,8 +283,8 @@ func (s *Site) accept(listener net.Listener) {
 	}
 }
 
-// start serves a connection, for which the caller has taken a slot, in a
-// goroutine of its own. It reports false, and closes conn, if the site is down.
+// start serves a connection, for which the caller has taken a slot, in a new goroutine. It returns
+// false, and closes conn, if the site is down.
 func (s *Site) start(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

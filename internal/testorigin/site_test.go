@@ -36,7 +36,7 @@ func TestSitesAreHostsOfTheirOwn(t *testing.T) {
 			site := server.Site(t, testorigin.SiteConfig{})
 			addr, ok := site.Origin().Addr()
 			if !ok || !addr.IsLoopback() || hosts[addr.String()] {
-				t.Fatalf("site %v is at no loopback address of its own", site.Origin())
+				t.Fatalf("site %v does not have its own loopback address", site.Origin())
 			}
 			hosts[addr.String()] = true
 		}
@@ -52,7 +52,7 @@ func TestSiteByName(t *testing.T) {
 		server := testorigin.Start(t, cfg)
 		named := server.Site(t, testorigin.SiteConfig{Scheme: "https", Host: "www.exämple.com", Port: 443})
 		if got := named.Origin().String(); got != "https://www.xn--exmple-cua.com" {
-			t.Errorf("origin %q", got)
+			t.Errorf("Origin() = %q, want the name in ASCII", got)
 		}
 		transport := newTransport(t, server)
 		mustGet(t, transport, named.URL("/x?y"))
@@ -61,7 +61,7 @@ func TestSiteByName(t *testing.T) {
 			t.Errorf("recorded %+v", exchanges)
 		}
 		if _, err := server.AddSite(testorigin.SiteConfig{Scheme: "https", Host: "www.exämple.com", Port: 443}); err == nil {
-			t.Error("two sites have one host and port")
+			t.Error("AddSite accepts a second site with the same host and port")
 		}
 		var dnsError *net.DNSError
 		if _, _, err := get(t.Context(), transport, "http://nobody.example/"); !errors.As(err, &dnsError) || !dnsError.IsNotFound {
@@ -88,8 +88,8 @@ func TestBadSites(t *testing.T) {
 	mustPanic(t, "whole site", func() { testorigin.Informational(testorigin.Refuse(), 103) })
 }
 
-// TestSwapIsAtomic swaps under load: every answer belongs to the version that the
-// record has for it, and versions never go back in the record.
+// TestSwapIsAtomic changes behaviours under load: every answer must belong to the version in its
+// record, and versions must not decrease in the record.
 func TestSwapIsAtomic(t *testing.T) {
 	t.Parallel()
 	const clients, swaps = 8, 200
@@ -141,7 +141,7 @@ func TestSwapIsAtomic(t *testing.T) {
 	}
 	for body, n := range answers {
 		if recorded[body] < n {
-			t.Errorf("%d clients have %q, the record %d", n, body, recorded[body])
+			t.Errorf("%d clients got %q, but the record has %d", n, body, recorded[body])
 		}
 	}
 	if site.Dropped() > 0 {
@@ -165,7 +165,7 @@ func TestRefuseAndComeBack(t *testing.T) {
 			}
 			site.SetRobots(testorigin.OK(rules))
 			if _, body := mustGet(t, transport, site.URL("/robots.txt")); body != rules {
-				t.Fatalf("after coming back: %q", body)
+				t.Fatalf("after the site is back: got %q", body)
 			}
 			transport.CloseIdleConnections()
 		}
@@ -212,18 +212,18 @@ func TestBadCertificates(t *testing.T) {
 		site.SetRobots(testorigin.BadCertificate(kind, rules))
 		transport := newTransport(t, server)
 		if _, _, err := get(t.Context(), transport, site.URL("/robots.txt")); !want(err) {
-			t.Errorf("%v certificate: %v", kind, err)
+			t.Errorf("%v certificate: got error %v", kind, err)
 		}
 		careless := newTransport(t, server)
 		careless.TLSClientConfig.InsecureSkipVerify = true
 		if _, body := mustGet(t, careless, site.URL("/robots.txt")); body != rules {
-			t.Errorf("%v certificate, a client that verifies nothing: %q", kind, body)
+			t.Errorf("%v certificate and a client without verification: got %q", kind, body)
 		}
 		careless.CloseIdleConnections()
 	}
 	site.SetRobots(testorigin.BadCertificate(testorigin.CertificateValid, rules))
 	if _, body := mustGet(t, newTransport(t, server), site.URL("/robots.txt")); body != rules {
-		t.Errorf("valid certificate: %q", body)
+		t.Errorf("valid certificate: got %q", body)
 	}
 }
 
@@ -232,8 +232,8 @@ func isInvalid(err error) bool {
 	return ok && invalid.Reason == x509.Expired
 }
 
-// TestHandshakeFailureIsRecorded checks that a failed handshake is seen by an
-// oracle though no request came.
+// TestHandshakeFailureIsRecorded checks that a failed handshake is recorded although there was no
+// request.
 func TestHandshakeFailureIsRecorded(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -242,15 +242,15 @@ func TestHandshakeFailureIsRecorded(t *testing.T) {
 	if _, _, err := get(t.Context(), newTransport(t, server), site.URL("/robots.txt")); err == nil {
 		t.Fatal("the request succeeded")
 	}
-	server.Close() // the exchange has ended then
+	server.Close() // then the exchange has ended
 	exchanges := site.Exchanges()
 	if len(exchanges) != 1 || exchanges[0].Version != version || exchanges[0].Method != "" || !strings.Contains(exchanges[0].Err, "TLS handshake") {
 		t.Errorf("recorded %+v, want one failed handshake", exchanges)
 	}
 }
 
-// TestOlderConnectionIsReset checks that no answer passes while the TLS handshake
-// is said to fail: a kept connection must not give one.
+// TestOlderConnectionIsReset checks that there is no answer while the TLS handshake is set to fail,
+// even on a kept connection.
 func TestOlderConnectionIsReset(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -259,9 +259,9 @@ func TestOlderConnectionIsReset(t *testing.T) {
 	transport := newTransport(t, server)
 	mustGet(t, transport, site.URL("/robots.txt"))
 	site.SetRobots(testorigin.BadCertificate(testorigin.CertificateExpired, rules))
-	mustGet(t, transport, site.URL("/page")) // the connection lives on for pages
+	mustGet(t, transport, site.URL("/page")) // pages are still served on the connection
 	if _, body, err := get(t.Context(), transport, site.URL("/robots.txt")); err == nil {
-		t.Errorf("the kept connection gave %q", body)
+		t.Errorf("the kept connection returned %q, want an error", body)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestPages(t *testing.T) {
 	site.SetPath("/a", testorigin.Behaviour{})
 	site.SetPages(testorigin.Behaviour{})
 	if status, _ := mustGet(t, transport, site.URL("/a")); status != 200 {
-		t.Errorf("/a given back: status %d", status)
+		t.Errorf("/a after its reset: got status %d, want 200", status)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestRFC9309_2_3_1_2_RedirectChains(t *testing.T) {
 				t.Errorf("%d hops to %s: a crawler takes it for %v (%v), the history for %v, want %v", hops, last.Name, got, err, inForce.Meaning, want)
 			}
 			if n := len(site.Exchanges()); n != min(hops, 5)+1 {
-				t.Errorf("%d hops took %d requests", hops, n)
+				t.Errorf("%d hops took %d requests, want one more than the hops, at most 6", hops, n)
 			}
 		}
 	}
@@ -348,9 +348,9 @@ func TestHeadHasNoBody(t *testing.T) {
 	site.SetRobots(testorigin.OK(rules))
 	answer := send(t, server, site, "HEAD /robots.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	if !strings.Contains(answer, fmt.Sprintf("Content-Length: %d\r\n", len(rules))) || !strings.HasSuffix(answer, "\r\n\r\n") {
-		t.Errorf("HEAD: %q", answer)
+		t.Errorf("answer to HEAD = %q, want Content-Length and no body", answer)
 	}
 	if resp := http.StatusText(200); !strings.HasPrefix(answer, "HTTP/1.1 200 "+resp+"\r\n") {
-		t.Errorf("HEAD: %q", answer)
+		t.Errorf("answer to HEAD = %q, want status 200", answer)
 	}
 }

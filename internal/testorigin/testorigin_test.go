@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const rules = "User-agent: *\nDisallow: /private\nCrawl-delay: 1\n"
 
-// newTransport returns an HTTP/1.1 transport whose every host is a site of server
-// and whose only CA is the server's.
+// newTransport returns an HTTP/1.1 transport for which every host is a site of server and the only
+// CA is the server's.
 func newTransport(t *testing.T, server *testorigin.Server) *http.Transport {
 	t.Helper()
 	transport := &http.Transport{
@@ -100,12 +100,12 @@ func exchange(t *testing.T, conn net.Conn, r *bufio.Reader, request string) *htt
 	return resp
 }
 
-// recorder is a TB that notes failures and panics with them, to test helpers.
+// recorder is a TB that records failures and panics with them, to test helpers.
 type recorder struct{ testing.TB }
 
 func (recorder) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// mustPanic runs f and fails unless it panics with a text that has want.
+// mustPanic runs f and fails unless it panics with a text that contains want.
 func mustPanic(t *testing.T, want string, f func()) {
 	t.Helper()
 	defer func() {

@@ -97,14 +97,14 @@ func TestCloseEndsEveryWait(t *testing.T) {
 					t.Error("the request succeeded on a closed server")
 				}
 				if took := time.Since(start); took != 0 {
-					t.Errorf("Close took %v", took)
+					t.Errorf("Close took %v, want 0", took)
 				}
 			})
 		})
 	}
 }
 
-// TestCloseEndsWaitsOnSockets does the same with the kernel in between.
+// TestCloseEndsWaitsOnSockets does the same with real sockets.
 func TestCloseEndsWaitsOnSockets(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 100)
@@ -136,7 +136,7 @@ func TestCloseEndsWaitsOnSockets(t *testing.T) {
 		t.Errorf("after Close: %v, want connection refused", err)
 	}
 	if _, err := server.AddSite(testorigin.SiteConfig{}); err == nil {
-		t.Error("a closed server takes another site")
+		t.Error("a closed server accepts another site")
 	}
 }
 
@@ -161,7 +161,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		transport := newTransport(t, server)
 		defer transport.CloseIdleConnections()
 		if status, _ := mustGet(t, transport, site.URL("/")); status != http.StatusOK {
-			t.Errorf("after the first has gone: status %d", status)
+			t.Errorf("after the first client has left: got status %d", status)
 		}
 	})
 }

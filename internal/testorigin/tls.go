@@ -18,7 +18,7 @@ import (
 // Certificate is a kind of certificate that a site can show.
 type Certificate uint8
 
-// The zero value is the one that a client has to accept.
+// CertificateValid must be accepted by clients.
 const (
 	CertificateValid Certificate = iota
 	CertificateExpired
@@ -46,7 +46,7 @@ func (c Certificate) String() string {
 // wrongHost is the name in a CertificateWrongHost (RFC 6761: it never resolves).
 const wrongHost = "wrong-host.invalid"
 
-// authority is the CA of a server, with one key for all leaves.
+// authority is the CA of a server, with one key for all leaf certificates.
 type authority struct {
 	made    time.Time
 	cert    *x509.Certificate
@@ -93,8 +93,8 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// issue makes a certificate for an origin's host. Validity counts from when the
-// authority was made.
+// issue makes a certificate for an origin's host. Its validity is relative to when the authority
+// was made.
 func (a *authority) issue(o origin.Origin, kind Certificate) (*tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2 + int64(kind)),
@@ -128,7 +128,7 @@ func (a *authority) issue(o origin.Origin, kind Certificate) (*tls.Certificate, 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey}, nil
 }
 
-// certificate returns the site's certificate of a kind, made on first use.
+// certificate returns the site's certificate of a kind, which is made on first use.
 func (s *Site) certificate(kind Certificate) (*tls.Certificate, error) {
 	s.certMu.Lock()
 	defer s.certMu.Unlock()

@@ -1,7 +1,7 @@
-// Testways runs a gateway in its own process, sends one thing through it on each way of
-// docs/architecture.md, and writes which code ran. It has to be built with
-// `go build -cover -covermode=atomic -coverpkg=github.com/crawlgate/crawlgate/...`; its argument is
-// the folder to write to.
+// Testways runs a gateway in its own process, sends one request or command through it on each way
+// of docs/architecture.md, and writes which code ran. It has to be built with `go build -cover
+// -covermode=atomic -coverpkg=github.com/crawlgate/crawlgate/...`; its argument is the folder to
+// write to.
 package main
 
 import (
@@ -29,23 +29,24 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// times is how often each way is walked: what ran by chance beside one walk did not run beside all.
+// times is how often each way is walked: code that ran by chance during one walk did not run during
+// all.
 const times = 5
 
 func main() {
-	// The origins listen in this process too.
+	// The origins also listen in this process.
 	sockets.Process.Own = func() ([]sockets.Socket, error) { return nil, nil }
 	testing.Init()
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "ways", F: walk}}, nil, nil)
 }
 
-// recorder writes which code runs.
+// recorder writes which code ran.
 type recorder struct {
 	t   *testing.T
 	dir string
 }
 
-// way walks a way several times. Each walk has a folder of its own, WAY.N. What prepare does is not
+// way walks a way several times. Each walk has its own folder, WAY.N. What prepare does is not
 // recorded.
 func (r recorder) way(name string, prepare func(n int) (walk func())) {
 	r.t.Helper()
@@ -95,7 +96,7 @@ func (w *walker) site(rules string) *testorigin.Site {
 	return s
 }
 
-// visit asks for a page, and waits for the line of the request.
+// visit requests a page, and waits for the log line of the request.
 func (w *walker) visit(site *testorigin.Site, agent string, want int) {
 	w.t.Helper()
 	page := site.URL("/page?a=b")
@@ -175,7 +176,7 @@ func connect(t *testing.T, g *testgateway.Gateway, authority string) {
 	}
 	answer := make([]byte, len("HTTP/1.1 200 Connection established\r\n\r\n"))
 	if _, err := io.ReadFull(conn, answer); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
-		t.Fatalf("%q, %v", answer, err)
+		t.Fatalf("CONNECT: got answer %q, %v", answer, err)
 	}
 	host, _, _ := strings.Cut(authority, ":")
 	inner := tls.Client(conn, &tls.Config{ServerName: host, InsecureSkipVerify: true})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// says returns what a Set says, for tables.
+// says formats a Set for tables.
 func says(s Set) string {
 	words := s.Names()
 	if s.Cut {
@@ -17,7 +17,7 @@ func says(s Set) string {
 	return strings.Join(words, " ")
 }
 
-// TestGoogle2012 has every example and every directive of Google's guide of 2012, "Controlling
+// TestGoogle2012 checks every example and every directive of Google's guide of 2012, "Controlling
 // Crawling and Indexing".
 func TestGoogle2012(t *testing.T) {
 	t.Parallel()
@@ -73,8 +73,8 @@ func TestGoogle2012(t *testing.T) {
 	}
 }
 
-// TestHeader is the grammar of a field line: examples of Google's page of the robots meta tag and
-// of MDN's page of X-Robots-Tag, and the traps around commas and colons.
+// TestHeader checks the grammar of a field line: examples of Google's page about the robots meta
+// tag and of MDN's page about X-Robots-Tag, and difficult commas and colons.
 func TestHeader(t *testing.T) {
 	t.Parallel()
 	const date = "unavailable_after=2010-06-25T23:00:00Z"
@@ -87,7 +87,7 @@ func TestHeader(t *testing.T) {
 		{"googlebot: nofollow;otherbot: noindex, nofollow", "googlebot", "nofollow"},               // Google, ibid.
 		{"googlebot: nofollow;otherbot: noindex, nofollow", "otherbot", "noindex nofollow"},        // Google, ibid.
 		{"googlebot: nofollow;otherbot: noindex, nofollow", "x", ""},                               // Google, ibid.
-		{"max-snippet:20, max-image-preview:large", "x", "max-snippet=20 max-image-preview=large"}, // Google, of max-snippet and more
+		{"max-snippet:20, max-image-preview:large", "x", "max-snippet=20 max-image-preview=large"}, // Google, about max-snippet and more
 		{"max-snippet:0, max-video-preview:-1", "x", "max-snippet=0 max-video-preview=-1"},
 		{"noindex, indexifembedded", "x", "noindex indexifembedded"},
 		{"noindex, googlebot: nofollow", "x", "noindex"},                  // MDN, "Syntax"
@@ -102,7 +102,7 @@ func TestHeader(t *testing.T) {
 		// Two names mean every crawler, and each ends the scope of an agent.
 		{"otherbot: noindex, *: nofollow", "x", "nofollow"},
 		{"otherbot: noindex, robots: nofollow", "x", "nofollow"},
-		// All names of an agent add up.
+		// All names of an agent are combined.
 		{"googlebot-news: noindex;googlebot: nofollow;noarchive", "Googlebot-News;Googlebot", "noindex nofollow noarchive"},
 		{"googlebot: nofollow", "Googlebot-News", ""},
 		{"googlebot-news: nofollow", "Googlebot", ""},
@@ -137,11 +137,12 @@ func TestHeader(t *testing.T) {
 		{"max-snippet: -2", "x", ""},
 		{"max-image-preview: huge", "x", ""},
 		{"max-snippet", "x", ""},
-		// Unknown directives, also of a kind that is not there yet.
+		// Unknown directives, also of a kind that does not exist yet.
 		{"max-audio-preview: 5, noindex", "x", "noindex"},
 		{"noydir, NoCache, noindex", "x", "noindex nocache"},
 		{"my bot: noindex, nofollow", "x", "nofollow"},
-		// Mistakes that are seen: a colon after a directive, space for commas, empty items.
+		// Mistakes that are reported: a colon after a directive, blanks instead of commas, empty
+		// items.
 		{"noindex: nofollow", "x", "noindex nofollow"},
 		{"all: noindex", "x", "noindex"},
 		{"noindex nofollow", "x", "noindex nofollow"},
@@ -173,7 +174,7 @@ func TestMeta(t *testing.T) {
 		{[]Named{{"robots", "noindex"}, {"robots", "nofollow"}}, "x", "noindex nofollow"},
 		{[]Named{{"googlebot", "noindex"}, {"robots", "all"}}, "googlebot", "noindex"},
 		{[]Named{{"ExampleBot", "max-snippet:10"}, {"robots", "max-snippet:5"}}, "examplebot", "max-snippet=5"},
-		{[]Named{{"robots", "otherbot: noindex, nofollow"}}, "otherbot", "nofollow"}, // no scopes in a content
+		{[]Named{{"robots", "otherbot: noindex, nofollow"}}, "otherbot", "nofollow"}, // a content attribute has no scopes
 		{[]Named{{"", "noindex"}}, "", ""},
 		{[]Named{{"viewport", "none"}, {"Description", "noindex"}}, "viewport", ""},
 		{[]Named{{"description", "noindex"}}, "description", ""},
@@ -184,7 +185,7 @@ func TestMeta(t *testing.T) {
 	}
 }
 
-// TestDates cites the document that each form is from.
+// TestDates cites the document of each form.
 func TestDates(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ date, want, source string }{
@@ -236,7 +237,7 @@ func TestDates(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("noindex,", maxLine/8) // as long as can be
+	long := strings.Repeat("noindex,", maxLine/8) // of the maximum length
 	for _, c := range []struct {
 		name  string
 		lines []string
@@ -268,7 +269,7 @@ func TestOneLineAllocatesNothing(t *testing.T) {
 	tokens, line := []string{"examplebot"}, []string{"noindex, nofollow, googlebot: max-snippet: 50, max-image-preview: large"}
 	for name, lines := range map[string][]string{"none": nil, "one": line} {
 		if n := testing.AllocsPerRun(100, func() { sink = Header(lines, tokens) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+			t.Errorf("%s: %v allocations, want 0", name, n)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/directives"
 )
 
-// The fields of an answer and the meta tags of its page add up.
+// The fields of an answer and the meta tags of its page are combined.
 func Example() {
 	tokens := []string{"ExampleBot"}
 	field := directives.Header([]string{"noarchive, otherbot: noindex"}, tokens)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzHeader reads three lines for an agent. Whatever they hold, the result is bounded, does not
-// depend on the order of the lines, and is the Join of what each says; and Join keeps its laws.
+// FuzzHeader reads three lines for an agent. The result must be limited in size, must not depend on
+// the order of the lines, and must be the Join of the lines' results; and Join must obey its laws.
 func FuzzHeader(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"noindex, nofollow", "googlebot: noarchive, max-snippet: 5", "otherbot: none"},
@@ -24,11 +24,11 @@ func FuzzHeader(f *testing.F) {
 		all := Header([]string{a, b, c}, tokens)
 		bounded(t, all)
 		if other := Header([]string{c, a, b}, tokens); !reflect.DeepEqual(all, other) {
-			t.Errorf("the order of lines matters: %+v, %+v", all, other)
+			t.Errorf("the order of lines changes the result: %+v, %+v", all, other)
 		}
 		x, y, z := Header([]string{a}, tokens), Header([]string{b}, tokens), Header([]string{c}, tokens)
 		if sum := x.Join(y).Join(z); !reflect.DeepEqual(all, sum) {
-			t.Errorf("lines read together %+v, joined %+v", all, sum)
+			t.Errorf("lines read together give %+v, joined %+v", all, sum)
 		}
 		laws(t, x, y, z)
 		bounded(t, Meta([]Named{{token, a}, {"robots", b}, {c, c}}, tokens))
@@ -51,7 +51,7 @@ func laws(t *testing.T, x, y, z Set) {
 	same("neutral", x.Join(Set{}), x)
 	same("absorbing", x.Join(y).Join(x), x.Join(y))
 	if s := x.Join(y); s.Flags != x.Flags|y.Flags || s.Empty() != (x.Empty() && y.Empty()) {
-		t.Errorf("%+v and %+v lose something: %+v", x, y, s)
+		t.Errorf("joining %+v and %+v loses flags: %+v", x, y, s)
 	}
 }
 
@@ -59,10 +59,10 @@ func bounded(t *testing.T, s Set) {
 	t.Helper()
 	for _, l := range []Maximum{s.MaxSnippet, s.MaxVideo} {
 		if l.N < -1 || !l.Said && l.N != 0 {
-			t.Errorf("limit %+v", l)
+			t.Errorf("invalid limit %+v", l)
 		}
 	}
 	if !s.UnavailableAfter.IsZero() && (s.UnavailableAfter.Year() < 1899 || s.UnavailableAfter.Year() > 9999) {
-		t.Errorf("date %v", s.UnavailableAfter)
+		t.Errorf("unavailable_after has the year of %v", s.UnavailableAfter)
 	}
 }

@@ -48,7 +48,7 @@ func encode(tb testing.TB, coding string, text []byte) []byte {
 	return b.Bytes()
 }
 
-// noise returns text that no coding makes much smaller.
+// noise returns text that is hardly compressible.
 func noise(n int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := make([]byte, n)
@@ -65,42 +65,42 @@ func TestDecode(t *testing.T) {
 		name := strings.Replace(coding, "raw", "deflate", 1)
 		data := encode(t, coding, text)
 		if got, cut := Decode(name, data, len(text)); cut || !bytes.Equal(got, text) {
-			t.Errorf("%s: %d bytes, cut %t", coding, len(got), cut)
+			t.Errorf("Decode of %s = %d bytes, cut %t, want all", coding, len(got), cut)
 		}
 		if got, cut := Decode(" "+strings.ToUpper(name), data, 100); !cut || !bytes.Equal(got, text[:100]) {
-			t.Errorf("%s to 100 bytes: %q, cut %t", coding, got, cut)
+			t.Errorf("Decode of %s to 100 bytes = %q, cut %t", coding, got, cut)
 		}
 		if got, cut := Decode(name, data, -1); !cut || len(got) != 0 {
-			t.Errorf("%s to nothing: %d bytes, cut %t", coding, len(got), cut)
+			t.Errorf("Decode of %s to nothing = %d bytes, cut %t", coding, len(got), cut)
 		}
 		if coding == "identity" {
 			continue
 		}
-		// A stream without its end gives a part of the text, and more of it with more of the
-		// stream.
+		// A truncated stream gives a part of the text, and a longer stream a longer part.
 		got, cut := Decode(name, data[:len(data)-20], len(text))
 		if !cut || !bytes.HasPrefix(text, got) {
-			t.Errorf("%s without its end: %d bytes, cut %t", coding, len(got), cut)
+			t.Errorf("Decode of %s without its end = %d bytes, cut %t", coding, len(got), cut)
 		}
 	}
 	for _, coding := range []string{"gzip", "deflate", "br", "zstd"} {
 		// Encoders end a block when a server flushes, and after about 100 KiB at the latest.
 		data := encode(t, coding, noise(1<<20))
 		if got, cut := Decode(coding, data[:256<<10], 64<<10); !cut || !bytes.Equal(got, noise(64<<10)) {
-			t.Errorf("%s, a quarter of 1 MiB: %d bytes, cut %t", coding, len(got), cut)
+			t.Errorf("Decode of %s, a quarter of 1 MiB = %d bytes, cut %t", coding, len(got), cut)
 		}
 	}
 	for _, coding := range []string{"compress", "gzip, br", "gzip;q=1", "gzip", "br", "zstd", "deflate"} {
 		if got, cut := Decode(coding, []byte("\x01\x02 no such data"), 100); !cut || len(got) > 0 {
-			t.Errorf("%s: %q, cut %t", coding, got, cut)
+			t.Errorf("Decode of invalid %s = %q, cut %t", coding, got, cut)
 		}
 	}
 	if got, cut := Decode("gzip", nil, 100); !cut || len(got) > 0 {
-		t.Errorf("nothing: %q, cut %t", got, cut)
+		t.Errorf("Decode of nothing = %q, cut %t", got, cut)
 	}
 }
 
-// TestDecodeMemory bounds what one copy can cost: bombs, and windows that a stream asks for.
+// TestDecodeMemory limits the memory of a decoder, for bombs and for windows that a stream
+// requests.
 func TestDecodeMemory(t *testing.T) {
 	zeros := make([]byte, 64<<20)
 	wide := func(size int, single bool) []byte {
@@ -144,7 +144,7 @@ func TestDecodeMemory(t *testing.T) {
 		used := after.TotalAlloc - before.TotalAlloc
 		t.Logf("%s: %d bytes of %d, cut %t, %d KiB", name, len(text), len(data), cut, used>>10)
 		if !cut || used > 12<<20 || c.none != (len(text) == 0) {
-			t.Errorf("%s: %d bytes, cut %t, %d KiB", name, len(text), cut, used>>10)
+			t.Errorf("%s: %d bytes, cut %t, %d KiB of memory", name, len(text), cut, used>>10)
 		}
 	}
 }
@@ -154,17 +154,17 @@ func FuzzDecode(f *testing.F) {
 		f.Add(coding, encode(f, coding, []byte(page(300, 300))), 1000)
 	}
 	f.Add("deflate", encode(f, "raw", []byte(page(300, 300))), 100)
-	// The first step has a false end of the head.
+	// The first step contains a false end of the head.
 	f.Add("gzip", encode(f, "gzip", []byte(page(3000, 30000, "<!-- </head> -->", "<meta name=robots content=noindex>"))), 64<<10)
 	f.Add("br", encode(f, "br", []byte("<!-- </head> "+page(30000, 0)+"--><meta name=robots content=noindex>")), 64<<10)
 	f.Fuzz(func(t *testing.T, coding string, data []byte, limit int) {
 		limit = min(limit, 64<<10)
 		text, cut := Decode(coding, data, limit)
 		if len(text) > max(limit, 0) {
-			t.Errorf("%d bytes of %d", len(text), limit)
+			t.Errorf("got %d bytes with limit %d", len(text), limit)
 		}
 		if more, _ := Decode(coding, data, limit+1000); !bytes.HasPrefix(more, text) || !cut && len(more) != len(text) {
-			t.Errorf("another text with another limit: %q, %q", text, more)
+			t.Errorf("with another limit, got another text: %q, %q", text, more)
 		}
 		want, wantCut := Scan(text, Options{Whole: !cut})
 		if got, gotCut := Read(coding, data, limit, Options{Whole: true}); gotCut != wantCut || !reflect.DeepEqual(got, want) {

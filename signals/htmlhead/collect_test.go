@@ -21,24 +21,24 @@ func TestCollector(t *testing.T) {
 		{"lmn", "abcdefghij", true},
 	} {
 		if n, err := c.Write([]byte(step.write)); n != len(step.write) || err != nil {
-			t.Errorf("step %d: wrote %d, %v", i, n, err)
+			t.Errorf("step %d: Write = %d, %v", i, n, err)
 		}
 		if string(c.Bytes()) != step.kept || c.Cut() != step.cut {
-			t.Errorf("step %d: %q, cut %t", i, c.Bytes(), c.Cut())
+			t.Errorf("step %d: Bytes = %q, Cut = %t", i, c.Bytes(), c.Cut())
 		}
 	}
 	c.Release()
 	c.Release()
 	if n, err := c.Write([]byte("x")); n != 1 || err != nil || len(c.Bytes()) != 0 {
-		t.Errorf("after Release: wrote %d, %v, kept %q", n, err, c.Bytes())
+		t.Errorf("after Release: Write = %d, %v, kept %q", n, err, c.Bytes())
 	}
 	var zero Collector
 	if n, err := zero.Write([]byte("x")); n != 1 || err != nil || len(zero.Bytes()) != 0 || !zero.Cut() {
-		t.Errorf("the zero value: wrote %d, %v, kept %q", n, err, zero.Bytes())
+		t.Errorf("zero value: Write = %d, %v, kept %q", n, err, zero.Bytes())
 	}
 }
 
-// TestCollectorsDoNotShare would fail if one buffer could be in two hands.
+// TestCollectorsDoNotShare checks that a buffer is not used by two collectors.
 func TestCollectorsDoNotShare(t *testing.T) {
 	t.Parallel()
 	gone := NewCollector(100)
@@ -50,13 +50,13 @@ func TestCollectorsDoNotShare(t *testing.T) {
 	b.Write([]byte("bbbb"))
 	gone.Write([]byte("xxxx"))
 	if string(a.Bytes()) != "aaaa" || string(b.Bytes()) != "bbbb" {
-		t.Errorf("kept %q and %q", a.Bytes(), b.Bytes())
+		t.Errorf("two collectors keep %q and %q, want their own bytes", a.Bytes(), b.Bytes())
 	}
 	a.Release()
 	b.Release()
 }
 
-// TestCollectorMemory has an endless page pass: only the limit is kept.
+// TestCollectorMemory checks that only the limit is kept of an endless page.
 func TestCollectorMemory(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(64 << 10)
@@ -66,7 +66,7 @@ func TestCollectorMemory(t *testing.T) {
 		c.Write(chunk)
 	}
 	if len(c.Bytes()) != 64<<10 || cap(c.Bytes()) > maxPooled || !c.Cut() {
-		t.Errorf("%d bytes in a buffer of %d", len(c.Bytes()), cap(c.Bytes()))
+		t.Errorf("kept %d bytes in a buffer of %d", len(c.Bytes()), cap(c.Bytes()))
 	}
 }
 
@@ -99,13 +99,13 @@ func TestWanted(t *testing.T) {
 		{"text/html", 0, "", "", false},
 	} {
 		if got := Wanted(c.contentType, c.status, c.method, c.span); got != c.want {
-			t.Errorf("%s %d %q %q: %t", c.method, c.status, c.contentType, c.span, got)
+			t.Errorf("Wanted of %s %d %q %q = %t, want the opposite", c.method, c.status, c.contentType, c.span, got)
 		}
 	}
 	if !IsXHTML("application/XHTML+xml; charset=utf-8") || IsXHTML("text/html") {
-		t.Error("IsXHTML")
+		t.Error("IsXHTML gives a wrong answer")
 	}
 	if !Wanted("text/html", http.StatusOK, http.MethodGet, "bytes 500-999/1234") {
-		t.Error("a Content-Range without 206 means nothing (RFC 9110 section 14.4)")
+		t.Error("Wanted = false, but a Content-Range without 206 has no meaning (RFC 9110 section 14.4)")
 	}
 }

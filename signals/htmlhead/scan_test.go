@@ -92,21 +92,21 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestScanLongTag: a tag that is too long to be looked at is reported as cut.
+// TestScanLongTag checks that a tag that is too long to be examined is reported as cut.
 func TestScanLongTag(t *testing.T) {
 	t.Parallel()
 	page := `<head><meta name=robots content=noindex ` + strings.Repeat("x", maxTag-34) + `></head><body>`
 	if got, cut := Scan([]byte(page), Options{}); !cut || len(got.Robots) > 0 {
-		t.Errorf("%+v, cut %t", got, cut)
+		t.Errorf("Scan = %+v, cut %t, want no tag and true", got, cut)
 	}
 }
 
-// TestScanCDATA: what stands in a CDATA section of XHTML is text (XML 1.0 section 2.7).
+// TestScanCDATA checks that the content of a CDATA section of XHTML is text (XML 1.0 section 2.7).
 func TestScanCDATA(t *testing.T) {
 	t.Parallel()
 	page := `<head><title/></head><p><![CDATA[ > <meta name="robots" content="noindex"/> ]]></p>`
 	if got, _ := Scan([]byte(strings.ReplaceAll(page, "</head><p>", "<p>")), Options{XHTML: true, Whole: true}); len(got.Robots) > 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("Scan = %+v, want no tag", got)
 	}
 }
 
@@ -147,12 +147,12 @@ func TestScanCut(t *testing.T) {
 	} {
 		m, cut := Scan([]byte(c.page), Options{Whole: c.whole})
 		if cut != c.cut || len(m.Robots) > maxFound {
-			t.Errorf("%s: cut %t, %d tags", c.name, cut, len(m.Robots))
+			t.Errorf("%s: Scan gives cut %t and %d tags", c.name, cut, len(m.Robots))
 		}
 	}
 }
 
-// FuzzScan checks that the search before the tokenizer loses nothing, in pages of all sizes.
+// FuzzScan checks that the search before the tokenizer misses nothing, in pages of all sizes.
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{
 		"<head><meta name=robots content=noindex></head>",
@@ -165,7 +165,7 @@ func FuzzScan(f *testing.F) {
 	} {
 		f.Add([]byte(seed), "ExampleBot", false)
 	}
-	f.Add([]byte("<meta name=\u212aiwi>"), "kiwi", false) // the Kelvin sign is no k, which only Unicode's folding takes it for
+	f.Add([]byte("<meta name=\u212aiwi>"), "kiwi", false) // the Kelvin sign is not a k, although Unicode folds it to one
 	f.Add([]byte("<meta name=\x000>"), "\xd70", false)
 	f.Fuzz(func(t *testing.T, page []byte, name string, flag bool) {
 		o := Options{Names: []string{name}, XHTML: flag, Whole: flag}
@@ -178,15 +178,16 @@ func FuzzScan(f *testing.F) {
 			t.Errorf("%q for %q: %+v, cut %t; the tokenizer alone %+v, cut %t", page, name, got, cut, want, wantCut)
 		}
 		if found := len(want.Robots) + len(want.TDM) + len(want.Licenses); found > 0 && !o.mayHold(page) {
-			t.Errorf("%q for %q: the search overlooks %+v", page, name, want)
+			t.Errorf("%q for %q: the search misses %+v", page, name, want)
 		}
 		if n := len(got.Robots) + len(got.TDM) + len(got.Licenses); n > 3*maxFound {
-			t.Errorf("%d tags", n)
+			t.Errorf("got %d tags, want fewer", n)
 		}
 	})
 }
 
-// TestSearchLosesNothing is FuzzScan over the HTML pages among the corpus of robots.txt files.
+// TestSearchLosesNothing does the same as FuzzScan for the HTML pages in the corpus of robots.txt
+// files.
 func TestSearchLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("CRAWLGATE_CORPUS")
@@ -218,7 +219,7 @@ func TestSearchLosesNothing(t *testing.T) {
 	t.Logf("%d pages, %d tags", pages, found)
 }
 
-// page returns a usual page with a head and a body of the given sizes in bytes.
+// page returns an ordinary page with a head and a body of the given sizes in bytes.
 func page(head, body int, tags ...string) string {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>A page &amp; its title</title>\n")

@@ -22,7 +22,8 @@ func manyLines() string {
 	return b.String()
 }
 
-// BenchmarkRobots: a group without preference lines must cost at most 300 ns and nothing allocated.
+// BenchmarkRobots checks that a group without preference lines costs at most 300 ns and no
+// allocation.
 func BenchmarkRobots(b *testing.B) {
 	for name, file := range map[string]string{
 		"none":         "User-agent: *\nDisallow: /private/\n",
@@ -68,7 +69,8 @@ func BenchmarkDictionary(b *testing.B) {
 	}
 }
 
-// TestNothingSaidCostsNothing: most sites say nothing, and asking them allocates nothing.
+// TestNothingSaidCostsNothing checks that for most sites, which have no signals, nothing is
+// allocated.
 func TestNothingSaidCostsNothing(t *testing.T) {
 	rs := robotstxt.Parse([]byte("User-agent: *\nDisallow: /x\nUser-agent: b\nContent-Usage: train-ai=n\nAllow: /\n"))
 	agent := robotstxt.Agent{Tokens: []string{"a"}}
@@ -78,6 +80,6 @@ func TestNothingSaidCostsNothing(t *testing.T) {
 		preferences.Robots(rs, preferences.AppendGroups(groups[:0], rs, agent, nil), benchTarget)
 		preferences.Fields(h, 0)
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 0", n)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// padded returns a Content-Usage value of the given size in bytes that says train-ai=n.
+// padded returns a Content-Usage value of the given size in bytes with train-ai=n.
 func padded(size int) string {
 	const head, tail = `train-ai=n;x="`, `"`
 	return head + strings.Repeat("a", size-len(head)-len(tail)) + tail
@@ -20,21 +20,21 @@ func repeated(name, line string, n int, last string) http.Header {
 	return http.Header{name: append(slices.Repeat([]string{line}, n-1), last)}
 }
 
-// limit is the size up to which something is read.
+// limit is the largest size that is read.
 type limit struct {
 	name string
 	most int
 	read func(n int) bool // whether a value of this size is read
 }
 
-// check holds a limit on both of its sides.
+// check checks a limit and the next larger size.
 func (l limit) check(t *testing.T) {
 	t.Helper()
 	if !l.read(l.most) {
-		t.Errorf("%s: %d are not read", l.name, l.most)
+		t.Errorf("%s: a number of %d is not read", l.name, l.most)
 	}
 	if l.read(l.most + 1) {
-		t.Errorf("%s: %d are read", l.name, l.most+1)
+		t.Errorf("%s: a number of %d is read, want it refused", l.name, l.most+1)
 	}
 }
 

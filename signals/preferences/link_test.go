@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// Which links of a Link field are licences of RSL 1.0.
+// Checks which links of a Link field are licences of RSL 1.0.
 func TestLicenceLinks(t *testing.T) {
 	t.Parallel()
 	const licence = `; rel="license"; type="application/rsl+xml"`

@@ -75,9 +75,9 @@ func TestLintIsBounded(t *testing.T) {
 		fmt.Fprintf(&file, "Content-Signal: a%d=maybe\n", i)
 	}
 	if n := len(preferences.Lint([]byte(file.String()))); n != 1000 {
-		t.Errorf("%d warnings", n)
+		t.Errorf("got %d warnings, want 1000", n)
 	}
 	if w := preferences.Lint([]byte("\xff\xfeL\x00i\x00c\x00e\x00n\x00s\x00e\x00:\x00x\x00")); w != nil {
-		t.Errorf("UTF-16: %+v", w)
+		t.Errorf("Lint of UTF-16 = %+v, want nil", w)
 	}
 }

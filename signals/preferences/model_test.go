@@ -19,7 +19,7 @@ import (
 // ranked are the purposes of the normal form in the order of a Set.
 var ranked = []string{preferences.Search, preferences.AIInput, preferences.TrainAI, preferences.Archive, preferences.TDM}
 
-// model says by the letter of the texts what Sets must say together.
+// model follows the letter of the texts about what Sets say together.
 type model struct {
 	values map[string]preferences.Value
 	tdm    [3]preferences.Value // of the file, the field and the meta element
@@ -39,8 +39,8 @@ func (m *model) say(purpose string, v preferences.Value) {
 	m.values[purpose] = stronger(m.values[purpose], v)
 }
 
-// settled keeps the first 32 labels that no vocabulary has, then adds what TDMRep says by its own
-// order ("Processing priority").
+// settled keeps the first 32 unknown labels, then adds what TDMRep says in its own order
+// ("Processing priority").
 func (m *model) settled() map[string]preferences.Value {
 	rank := func(purpose string) int {
 		if i := slices.Index(ranked, purpose); i >= 0 {
@@ -80,7 +80,7 @@ func fieldOf(name, value string) preferences.Set {
 	return preferences.Fields(http.Header{name: {value}}, 0)
 }
 
-// sayTDM makes a Set of one of the three places of TDMRep.
+// sayTDM returns a Set of one of the three places of TDMRep.
 func (m *model) sayTDM(place int, v preferences.Value) preferences.Set {
 	m.tdm[place] = stronger(m.tdm[place], v)
 	text := map[preferences.Value]string{preferences.Unknown: "2", preferences.No: "1", preferences.Yes: "0"}[v]
@@ -97,7 +97,7 @@ func (m *model) sayTDM(place int, v preferences.Value) preferences.Set {
 	return preferences.PageTags{Reservation: text}.Of()
 }
 
-// sayMark makes a Set of a robots directive.
+// sayMark returns a Set of a robots directive.
 func (m *model) sayMark(kind byte) preferences.Set {
 	said := [...]directives.Flags{directives.NoIndex, directives.NoArchive, directives.NoAI}[kind]
 	m.say([]string{preferences.Search, preferences.Archive, preferences.TrainAI}[kind], preferences.No)
@@ -107,7 +107,7 @@ func (m *model) sayMark(kind byte) preferences.Set {
 	return preferences.Fields(http.Header{}, said)
 }
 
-// sayOne makes the Set of one statement. The byte chooses place, value and purpose.
+// sayOne returns the Set of one statement. The byte determines its place, value and purpose.
 func (m *model) sayOne(b byte) preferences.Set {
 	place, value, which := b%6, preferences.Value(b/6%3), b/18%4
 	purpose := []string{preferences.Search, preferences.TrainAI, "genai", "*x.y_z-1"}[which]
@@ -131,7 +131,7 @@ func (m *model) sayOne(b byte) preferences.Set {
 	return fieldOf("Content-Signal", signal+",use="+[]string{"immediate", "reference", "full"}[b%3])
 }
 
-// sayMany makes the Set of a field with many purposes.
+// sayMany returns the Set of a field with many purposes.
 func (m *model) sayMany(n int) preferences.Set {
 	var members []string
 	for i := range n {
@@ -142,9 +142,9 @@ func (m *model) sayMany(n int) preferences.Set {
 	return fieldOf("Content-Usage", strings.Join(members, ", "))
 }
 
-// FuzzSets checks Join against the model. It does not matter in which order Sets are joined, how
-// they are put together first, or which of them come twice; the bounds are kept, and the crawler's
-// field says the same.
+// FuzzSets compares Join with the model. The result must not depend on the order of the Sets, on
+// how they are grouped, or on repetitions; the limits must be kept, and the crawler's field must
+// say the same.
 func FuzzSets(f *testing.F) {
 	every := make([]byte, 256)
 	for i := range every {
@@ -155,7 +155,7 @@ func FuzzSets(f *testing.F) {
 	f.Add(every, byte(255))
 	f.Add([]byte{6, 12, 0}, byte(0))         // n, y and unknown of search in robots.txt
 	f.Add([]byte{10, 34, 52}, byte(0))       // TDMRep: the file reserves, the field does not, the element says nothing
-	f.Add([]byte{16, 28, 46, 32}, byte(40))  // the other way round, beside a Content-Usage field
+	f.Add([]byte{16, 28, 46, 32}, byte(40))  // the reverse, with a Content-Usage field
 	f.Add([]byte("0123456789:;<="), byte(3)) // some of each place
 	for b := range 256 {
 		f.Add([]byte{byte(b), byte(b * 7), byte(b*31 + 5)}, byte(b))
@@ -207,27 +207,27 @@ func withinBounds(t *testing.T, s preferences.Set) {
 	for _, d := range s.Decided() {
 		count[d.Purpose]++
 		if len(d.Purpose) > 64 || len(d.Text) > 512 {
-			t.Errorf("%+v", d)
+			t.Errorf("statement %+v is too long", d)
 		}
 	}
 	for purpose, n := range count {
 		if n > 1 && (purpose != preferences.License || n > 4) {
-			t.Errorf("%d statements of %s", n, purpose)
+			t.Errorf("got %d statements of %s, want fewer", n, purpose)
 		}
 	}
 	if len(count) > len(ranked)+2+32 {
-		t.Errorf("%d purposes", len(count))
+		t.Errorf("got %d purposes, want fewer", len(count))
 	}
 }
 
-// sameInField checks that the crawler's field has each purpose that is known, in the order of the
-// Set, up to 1 KiB.
+// sameInField checks that the crawler's field has each known purpose, in the order of the Set, up
+// to 1 KiB.
 func sameInField(t *testing.T, s preferences.Set, want map[string]preferences.Value) {
 	t.Helper()
 	field, cut := preferences.Dictionary(s, nil)
 	d, err := httpsfv.UnmarshalDictionary([]string{field})
 	if err != nil || len(field) > 1<<10 {
-		t.Fatalf("%d bytes: %v", len(field), err)
+		t.Fatalf("the field has %d bytes: %v", len(field), err)
 	}
 	known := 0
 	for _, v := range want {
@@ -237,7 +237,7 @@ func sameInField(t *testing.T, s preferences.Set, want map[string]preferences.Va
 	}
 	said := slices.DeleteFunc(d.Names(), func(key string) bool { return key == preferences.Use || key == preferences.License })
 	if n := len(said); n > known || n < known && (len(field) < 900 || !cut) {
-		t.Errorf("%d of %d purposes are in %s", n, known, field)
+		t.Errorf("%d of %d purposes are in the field %s", n, known, field)
 	}
 	for _, key := range said {
 		m, _ := d.Get(key)

@@ -15,22 +15,22 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// The zero values say nothing.
+// Zero values are empty.
 func TestZeroValues(t *testing.T) {
 	t.Parallel()
 	var s preferences.Set
 	if !s.Empty() || s.Value(preferences.Search) != preferences.Unknown || s.Deciding("tdm") != (preferences.Statement{}) ||
 		text(s) != "" || field(s) != "" {
-		t.Errorf("the zero Set: %+v", s)
+		t.Errorf("the zero Set is not empty: %+v", s)
 	}
 	if got := fmt.Sprint(preferences.Unknown, preferences.No, preferences.Yes, preferences.Value(9)); got != "unknown n y y" {
-		t.Errorf("values: %s", got)
+		t.Errorf("values = %s, want unknown n y y", got)
 	}
 	if !preferences.Robots(nil, nil, "/").Empty() || !preferences.Robots(nil, []robotstxt.Group{{}}, "/").Empty() {
-		t.Error("no robots.txt says something")
+		t.Error("Robots without a robots.txt is not empty")
 	}
 	if !(preferences.TDMRules{}).Set().Empty() || !preferences.Join().Empty() {
-		t.Error("a zero value says something")
+		t.Error("a zero value is not empty")
 	}
 }
 
@@ -51,14 +51,14 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// field returns the crawler's field of a Set alone.
+// field returns the crawler's field of a single Set.
 func field(s preferences.Set) string {
 	text, _ := preferences.Dictionary(s, nil)
 	return text
 }
 
-// A Set has at most 32 labels outside of all vocabularies, of at most 64 bytes, and 4 licences.
-// Such a label never displaces a known one, no n is dropped for a y, and dropping shows.
+// A Set has at most 32 labels that are in no vocabulary, of at most 64 bytes, and 4 licences. Such
+// a label never displaces a known one, no n is dropped for a y, and dropping is reported.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var file strings.Builder
@@ -69,16 +69,16 @@ func TestBounds(t *testing.T) {
 	file.WriteString("Content-Usage: search=y\nContent-Signal: use=full\nContent-Signal: search=no\n")
 	s := robots(file.String(), "/", "a")
 	if n := len(s.Decided()); n != 32+4+1+1 || !s.Cut() {
-		t.Errorf("%d statements, cut %t", n, s.Cut())
+		t.Errorf("got %d statements, cut %t, want 38 and true", n, s.Cut())
 	}
 	if got := s.Deciding(preferences.Search); got.Value != preferences.No || s.Deciding(preferences.Use).Text != "full" {
 		t.Errorf("got %+v", got)
 	}
-	// Of 33 signals 32 are read, so the line that says no is dropped; within the bound it wins.
+	// Of 33 signals 32 are read, so the last line, with n, is dropped; within the limit it wins.
 	for n, want := range map[int]preferences.Value{31: preferences.No, 32: preferences.Yes} {
 		s := robots("User-agent: *\nAllow: /\n"+strings.Repeat("Content-Signal: search=yes\n", n)+"Content-Signal: search=no", "/", "a")
 		if s.Value(preferences.Search) != want || s.Cut() != (n == 32) {
-			t.Errorf("%d lines before: %s, cut %t", n, s.Value(preferences.Search), s.Cut())
+			t.Errorf("after %d lines: value %s, cut %t", n, s.Value(preferences.Search), s.Cut())
 		}
 	}
 	long := strings.Repeat("x", 65)
@@ -95,11 +95,11 @@ func TestBounds(t *testing.T) {
 		"33 licences":            fileOf(strings.Repeat("License: https://a.example/\n", 33)),
 	} {
 		if joined := preferences.Join(preferences.Set{}, s, preferences.Set{}); !s.Cut() && name != "33 lines of usage" || joined.Cut() != s.Cut() {
-			t.Errorf("%s: %+v, joined %+v", name, s, joined)
+			t.Errorf("%s: Cut differs: %+v, joined %+v", name, s, joined)
 		}
 	}
 	if s := fileOf(strings.Repeat("Content-Usage: /x search=n\n", 33)); s.Cut() {
-		t.Error("lines that do not apply cut what does")
+		t.Error("lines that do not apply count against the limit")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestDictionary(t *testing.T) {
 	}
 }
 
-// The form of a statement in logs is its member in the crawler's field.
+// Logs have a statement in the form of its member in the crawler's field.
 func TestStatementIsItsMember(t *testing.T) {
 	t.Parallel()
 	s := robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /", "/", "a")
@@ -146,8 +146,8 @@ func TestStatementIsItsMember(t *testing.T) {
 	}
 }
 
-// FuzzJoin checks that it does not matter in which order Sets are joined, or how often; that any n
-// wins; and the bounds.
+// FuzzJoin checks that the order and repetition of Sets do not matter, that any n wins, and the
+// limits.
 func FuzzJoin(f *testing.F) {
 	f.Add("Content-Usage: train-ai=n, search=y", "search=no, use=full", "1")
 	f.Add("Content-Signal: /a ai-train=no,use=immediate\nLicense: https://a.example/", "a=yes", "0")
@@ -174,28 +174,28 @@ func FuzzJoin(f *testing.F) {
 				after := all.Deciding(d.Purpose)
 				superseded := d.From == preferences.TDMFile || d.From == preferences.TDMField // by TDMRep's own order
 				if d.Value == preferences.No && after.Value != preferences.No && after.Purpose != "" && !superseded {
-					t.Errorf("%s: the n is lost", d)
+					t.Errorf("%s: the value n is lost", d)
 				}
 			}
 		}
 	})
 }
 
-// checkSet holds the bounds and the crawler's field of any Set.
+// checkSet checks the limits and the crawler's field of any Set.
 func checkSet(t *testing.T, s preferences.Set) {
 	t.Helper()
 	for _, d := range s.Decided() {
 		if len(d.Purpose) > 64 || len(d.Text) > 512 || d.Value == preferences.Unknown && d.Text == "" {
-			t.Errorf("%+v", d)
+			t.Errorf("invalid statement %+v", d)
 		}
 		if d.Purpose != preferences.License && s.Deciding(d.Purpose) != d {
-			t.Errorf("%+v does not decide", d)
+			t.Errorf("statement %+v does not decide", d)
 		}
 	}
 	field := field(s)
 	d, err := httpsfv.UnmarshalDictionary([]string{field})
 	if err != nil || len(field) > preferences.MaxDictionary {
-		t.Errorf("%d bytes: %v", len(field), err)
+		t.Errorf("the dictionary has %d bytes: %v", len(field), err)
 		return
 	}
 	for _, key := range d.Names() {
@@ -203,13 +203,13 @@ func checkSet(t *testing.T, s preferences.Set) {
 			continue
 		}
 		if m, _ := d.Get(key); m.(httpsfv.Item).Value != httpsfv.Token(s.Value(key).String()) {
-			t.Errorf("%s is not %s", key, s.Value(key))
+			t.Errorf("the dictionary's %s is not %s", key, s.Value(key))
 		}
 	}
 }
 
-// FuzzRobots reads any file. The preferences about a target do not depend on its spelling, Lint is
-// in order and bounded, and a file repeated twice gives the same preferences.
+// FuzzRobots reads any file. The preferences for a target must not depend on its spelling, Lint
+// must be in order and limited, and a file repeated twice must give the same preferences.
 func FuzzRobots(f *testing.F) {
 	f.Add([]byte(attachExample), "/ai-ok/x")
 	f.Add([]byte(cloudflareManaged), "/")
@@ -221,19 +221,19 @@ func FuzzRobots(f *testing.F) {
 		s := robots(string(data), target, "a", "b")
 		checkSet(t, s)
 		if other := robots(string(data), "#"+target, "a", "b"); target == "" && !reflect.DeepEqual(s, other) {
-			t.Errorf("the root has two answers")
+			t.Errorf("the empty target and the root have different results")
 		}
 		last := 0
 		for _, w := range preferences.Lint(data) {
 			if w.Line < last || w.Code == "" || w.Message == "" {
-				t.Errorf("%+v behind line %d", w, last)
+				t.Errorf("warning %+v after line %d", w, last)
 			}
 			last = w.Line
 		}
 	})
 }
 
-// FuzzTDMFile reads any file and says of each target tdm and nothing else but train-ai.
+// FuzzTDMFile reads any file. A target must get only statements about tdm and train-ai.
 func FuzzTDMFile(f *testing.F) {
 	f.Add([]byte(tdmAll), "/x")
 	f.Add([]byte(tdmGroups), "/directory-b/images/a.jpg")
@@ -241,12 +241,12 @@ func FuzzTDMFile(f *testing.F) {
 		rules, err := preferences.ParseTDMFile(data)
 		s := rules.Apply(target).Set()
 		if err != nil && !s.Empty() {
-			t.Errorf("%v, and %+v", err, s)
+			t.Errorf("got error %v and %+v, want no statement", err, s)
 		}
 		checkSet(t, s)
 		for _, d := range s.Decided() {
 			if d.Purpose != preferences.TDM && (d.Purpose != preferences.TrainAI || s.Value(preferences.TDM) != preferences.No) {
-				t.Errorf("%+v", d)
+				t.Errorf("unexpected statement %+v", d)
 			}
 		}
 	})
@@ -261,7 +261,7 @@ func FuzzFields(f *testing.F) {
 		checkSet(t, s)
 		for _, l := range s.Decided() {
 			if l.Purpose == preferences.License && (l.Text == "" || !strings.Contains(link, l.Text)) {
-				t.Errorf("%+v", l)
+				t.Errorf("license %+v is not in the link", l)
 			}
 		}
 	})

@@ -8,8 +8,9 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// TestTDMApply: of each target the first rule that matches speaks alone (TDMRep, "TDM File on the
-// Origin Server"), and the texts of these rules are a file that says the same of the targets.
+// TestTDMApply checks that only the first matching rule applies to a target (TDMRep, "TDM File on
+// the Origin Server"), and that the texts of these rules are a file with the same result for the
+// targets.
 func TestTDMApply(t *testing.T) {
 	t.Parallel()
 	rules, err := preferences.ParseTDMFile([]byte(`[
@@ -40,20 +41,21 @@ func TestTDMApply(t *testing.T) {
 		given := slices.Clone(c.targets)
 		applied := rules.Apply(c.targets...)
 		if !slices.Equal(given, c.targets) {
-			t.Errorf("%q became %q", given, c.targets)
+			t.Errorf("Apply changes its targets from %q to %q", given, c.targets)
 		}
 		texts := strings.Join(applied.Texts(), ",")
 		if got := text(applied.Set()); texts != c.texts || got != c.want {
-			t.Errorf("%q: %s, %s", c.targets, texts, got)
+			t.Errorf("Apply(%q) = %s, %s", c.targets, texts, got)
 		}
 		again, err := preferences.ParseTDMFile([]byte("[" + texts + "]"))
 		if got := text(again.Apply(c.targets...).Set()); err != nil || got != c.want {
-			t.Errorf("%q, from the texts: %s, %v", c.targets, got, err)
+			t.Errorf("Apply(%q) from the texts = %s, %v", c.targets, got, err)
 		}
 	}
 }
 
-// TestTDMReserving: for a tunnel the first rule counts that reserves rights, wherever that is.
+// TestTDMReserving checks that for a tunnel the first rule that reserves rights counts, wherever it
+// is.
 func TestTDMReserving(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
@@ -64,7 +66,7 @@ func TestTDMReserving(t *testing.T) {
 	} {
 		rules, err := preferences.ParseTDMFile([]byte(file))
 		if got := strings.Join(rules.Reserving().Texts(), ","); err != nil || got != want {
-			t.Errorf("%s: %s, %v", file, got, err)
+			t.Errorf("Reserving of %s = %s, %v", file, got, err)
 		}
 	}
 }

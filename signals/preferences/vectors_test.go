@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// text writes the decided statements of a Set, as members of the crawler's field, and the rest of
+// text formats the decided statements of a Set as members of the crawler's field, and the rest of
 // the Set.
 func text(s preferences.Set) string {
 	var parts []string
@@ -21,7 +21,7 @@ func text(s preferences.Set) string {
 	return strings.Join(parts, ", ")
 }
 
-// robots asks a robots.txt for an agent that obeys control tokens as well.
+// robots returns the Set of a robots.txt for an agent that also obeys control tokens.
 func robots(file, target string, tokens ...string) preferences.Set {
 	rs := robotstxt.Parse([]byte(file))
 	groups := preferences.AppendGroups(nil, rs, robotstxt.Agent{Tokens: tokens[:1]}, tokens[1:])
@@ -222,13 +222,13 @@ func TestTDMFileVectors(t *testing.T) {
 		"", "{}", "[", "<html>", "[" + strings.Repeat("{},", 1000) + "{}]", `["` + strings.Repeat("a", 64<<10) + `"]`,
 	} {
 		if rules, err := preferences.ParseTDMFile([]byte(bad)); err == nil || !rules.Apply("/").Set().Empty() {
-			t.Errorf("%.20q: %v", bad, err)
+			t.Errorf("ParseTDMFile(%.20q): got error %v, want one and no rules", bad, err)
 		}
 	}
 }
 
-// TDMRep has an order of its own: file, field, meta element. A later one supersedes, and silence
-// resets nothing ("Processing priority"). The result is joined with the other sources.
+// TDMRep has its own order: file, field, meta element. A later one supersedes, and a missing one
+// does not reset anything ("Processing priority"). The result is joined with the other sources.
 func TestTDMOrder(t *testing.T) {
 	t.Parallel()
 	rules, err := preferences.ParseTDMFile([]byte(`[{"location":"/","tdm-reservation":1,"tdm-policy":"p"}]`))
