@@ -13,7 +13,6 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// monitoring returns the text of a file of examples/monitoring.
 func monitoring(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("examples", "monitoring", name))

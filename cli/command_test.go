@@ -100,7 +100,6 @@ func (r commandRun) check(t *testing.T, status int, out, err string) {
 // saysNo is the output of `check` for a disallowed URL: `go run` only prints the exit status.
 const saysNo = "exit status 1: something is disallowed\n"
 
-// file writes a file and returns its path.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "robots.txt")

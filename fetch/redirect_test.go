@@ -16,7 +16,6 @@ import (
 
 const rules = "User-agent: *\nDisallow: /x\n"
 
-// to returns a 301 with the given Location.
 func to(location string) string { return answer(301, "", "Location: "+location) }
 
 // TestRFC9309_2_3_1_2_Locations checks the target of a single Location of

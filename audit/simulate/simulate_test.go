@@ -84,7 +84,6 @@ func atRunTime(left time.Duration) func(*request) {
 	}
 }
 
-// disallowed returns a request that the text disallows.
 func disallowed() request {
 	sha := sha256.Sum256([]byte(text))
 	return request{

@@ -278,7 +278,6 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 	return signed
 }
 
-// newest returns the tree of the newest checkpoint.
 func newest(tb testing.TB, checkpoints []byte, verifier note.Verifier) (tree tlog.Tree) {
 	tb.Helper()
 	for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(checkpoints), note.VerifierList(verifier)) {

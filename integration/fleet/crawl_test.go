@@ -177,7 +177,6 @@ func (c *crawl) end(changed time.Time) {
 	}
 }
 
-// after returns the times after since.
 func after(times []time.Time, since time.Time) []time.Time {
 	for len(times) > 0 && !times[0].After(since) {
 		times = times[1:]

@@ -47,7 +47,6 @@ func (p *pieces) Read(b []byte) (int, error) {
 // drip returns an endless body of one byte at a time.
 func drip(ctx context.Context) io.Reader { return &pieces{ctx, 1, 1000, dripPause} }
 
-// send sends a request with a body.
 func send(ctx context.Context, c *http.Client, rawURL string, body io.Reader) (rig.Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, body)
 	if err != nil {

@@ -36,7 +36,6 @@ func cleanRoot(t *testing.T) string {
 	return root
 }
 
-// dpkg runs dpkg for a root.
 func dpkg(t *testing.T, root string, args ...string) string {
 	t.Helper()
 	return run(t, "env", append([]string{"-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "chroot", root, "dpkg"}, args...)...)

@@ -100,7 +100,6 @@ func (d *FakeDNS) serve(conn net.PacketConn) {
 	}
 }
 
-// answer answers the questions of a message.
 func (d *FakeDNS) answer(m dnsmessage.Message) ([]byte, error) {
 	q := m.Questions[0]
 	name := strings.ToLower(q.Name.String())

@@ -56,7 +56,7 @@ func (c *config) compile() (int, error) {
 	}
 	for _, s := range c.Nested.Inner {
 		if s == string(c.Text) {
-			return 0, fmt.Errorf("%q is given twice", s)
+			return 0, fmt.Errorf("%q is there twice", s)
 		}
 	}
 	return 0, nil

@@ -66,7 +66,6 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// contains reports whether the section of a result has a word.
 func contains(r result, word string) bool {
 	path, id, _ := strings.Cut(r.URL, "#")
 	for _, s := range load().pages[path].sections {

@@ -36,7 +36,6 @@ var (
 	errClientLeft = errors.New("the client left")
 )
 
-// write sends bytes.
 func (s *session) write(raw []byte) error {
 	n, err := s.conn.Write(raw)
 	s.sent += int64(n)
