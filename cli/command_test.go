@@ -623,6 +623,8 @@ func TestCommandUsage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ args, err string }{
 		{"nothing", `unknown command "nothing"`},
+		{"stop agent AcmeBot", `unknown command "stop": type crawlgate robots deny or show or --help`},
+		{"lift agent AcmeBot", "undeny or --help"},
 		{"check", "no URL is given"},
 		{"check /x", "no --agent is given"},
 		{"check --agent a --robots x --gateway y /", "exclude each other"},

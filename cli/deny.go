@@ -64,6 +64,7 @@ Exit status: 0 all gateways have answered, 1 some have not, 2 the command failed
 			printLine(w, line)
 		})
 	})
+	cmd.SuggestFor = []string{"stop", "kill", "block"}
 	f := cmd.Flags()
 	f.StringVar(&request.By, "by", "", "the user who gives the stop; default: the user of this command; over a unix socket only root and the user of the gateway may name another")
 	f.StringVar(&request.Reason, "reason", "", "why")
@@ -182,6 +183,7 @@ failed.`,
 			printLine(w, lifted.String())
 		})
 	})
+	cmd.SuggestFor = []string{"lift", "resume", "start"}
 	cmd.Flags().StringVar(&by, "by", "", "the user who lifts it; default: the user of this command")
 	return cmd
 }
