@@ -505,6 +505,31 @@ func TestBytes(t *testing.T) {
 	})
 }
 
+// TestDebt: the pool learns of all bytes soon, also of those that pass while it is being asked.
+func TestDebt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newMemory()
+		k := p.gateways(1)[0]
+		l := limits(t, Config{Bytes: "5MiB/day"})
+		for i := range 48 {
+			if i == 1 {
+				time.Sleep(p.latency() / 2) // the first draw is on its way
+			}
+			k.Count("acme", l, 64<<10)
+		}
+		time.Sleep(time.Second)
+		p.mu.Lock()
+		for _, n := range p.drawn {
+			if n < 3<<20 || n > 3<<20+2*byteSlice {
+				t.Errorf("the pool knows of %d bytes", n)
+			}
+		}
+		p.mu.Unlock()
+		p.close()
+	})
+}
+
 // TestIdle checks that unused slices, also those for hosts, are returned after some time.
 func TestIdle(t *testing.T) {
 	t.Parallel()

@@ -96,9 +96,11 @@ func (m *meter) low(gateways int) bool {
 	return !m.tight && !m.uncounted && m.left > 0 && 2*m.held < m.slice(gateways)
 }
 
-// over reports whether the meter holds something that it must return.
+// over reports whether the meter holds something that it must return, or a debt that the pool does
+// not know of.
 func (m *meter) over() bool {
-	return m.held > 0 && m.left < 0 || (m.tight || m.release) && m.held > m.waited() || m.tight && m.held < 0
+	debt := m.held < 0 && (m.tight || m.left > 0)
+	return m.held > 0 && m.left < 0 || (m.tight || m.release) && m.held > m.waited() || debt
 }
 
 // usable is how much of held may be used. It is less than held if the limit was lowered.
