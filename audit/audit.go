@@ -172,7 +172,7 @@ func (a *auditor) judged(l *Line) {
 // gap compares a request that was sent with its neighbours.
 func (a *auditor) gap(l *Line, v *verdict) {
 	s, left := l.Sending()
-	if v.host == "" || !left {
+	if v.host == "" || !left || l.Again {
 		return
 	}
 	g := &a.counts.Gaps

@@ -172,6 +172,58 @@ func TestUntimed(t *testing.T) {
 	}
 }
 
+// TestTwins checks that a request that several lines are about is no gap to itself and counts once,
+// that each of its lines is checked, and that another request at the same time is a gap.
+func TestTwins(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	line := func(began int, port string) object {
+		l := request{began: began, took: 50}.line(t, store)
+		l["request"].(object)["remote_port"] = port
+		return l
+	}
+	first, second := line(0, "1024"), line(2000, "1025")
+	filtered := second.asked("http://slow.example/REDACTED")
+	filtered["resp_headers"] = "REDACTED"
+	for i, tt := range []struct {
+		lines    []object
+		findings string
+		again    int64
+		kept     int64
+	}{
+		{[]object{first, second}, "", 0, 1},
+		{[]object{first, second, first, second, filtered}, "", 3, 1},
+		{[]object{first, second, second.with("group", "x")}, "a:3 evidence\n", 1, 1},
+		{[]object{first, second, line(2000, "1026")}, "a:3 gap\n", 0, 1},
+		{[]object{first, second, second.with("sent_at", float64(noon.Unix()+3))}, "a:3 impossible\n", 0, 1},
+	} {
+		r := auditLogs(t, Config{Texts: store, Redacted: "REDACTED"}, logOf(t, tt.lines...))
+		asked := r.totals.Agents[0].Asked
+		if r.brief() != tt.findings || r.totals.Again != tt.again || r.totals.Gaps.Kept != tt.kept || asked+tt.again != int64(len(tt.lines)) {
+			t.Errorf("%d: %q %+v", i, r.brief(), r.totals)
+		}
+	}
+}
+
+// TestTwinsAreBounded checks that the last requests are remembered, and no others.
+func TestTwinsAreBounded(t *testing.T) {
+	t.Parallel()
+	var s twins
+	line := func(i int) *Line {
+		l := &Line{entry: entry{Robots: &enforce.LogRecord{DecidedAt: 1, EndedAt: enforce.Seconds(2 + i)}}}
+		l.Request.RemotePort = "1024"
+		return l
+	}
+	for i := range 3 * mostTwins {
+		if s.again(line(i)) || len(s.last)+len(s.before) > 2*mostTwins {
+			t.Fatalf("%d: %d and %d", i, len(s.last), len(s.before))
+		}
+	}
+	if s.again(line(0)) || !s.again(line(2*mostTwins)) {
+		t.Error("the first one is remembered, or one of the last is not")
+	}
+}
+
 // TestLateLines checks that a request that ended long after others were sent is compared with the
 // remembered requests, and counted if its neighbours are forgotten.
 func TestLateLines(t *testing.T) {

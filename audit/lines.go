@@ -26,6 +26,8 @@ type Line struct {
 	entry
 	// Sealed says that the line has the seal of the evidence.
 	Sealed bool
+	// Again says that an earlier line is about the same request.
+	Again bool
 
 	text   []byte // nil if the line is not whole
 	err    error  // why the line, or its file if it has no number, cannot be read
@@ -111,6 +113,7 @@ func Read(ctx context.Context, logs [][]Source, line func(*Line), fault func(Fau
 
 // each calls f for each line of the logs, with the histories of robots.txt up to that line.
 func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line)) error {
+	var seen twins
 	for l := range byTime(logs) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -121,6 +124,7 @@ func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line)) err
 		if l.histories = h; l.Answer != nil && badAnswer(l.Answer) == "" {
 			h.learn(l.series, l.Answer, l.Place)
 		}
+		l.Again = seen.again(&l)
 		f(&l)
 	}
 	return context.Cause(ctx)
@@ -273,6 +277,8 @@ type entry struct {
 		URI      string `json:"uri"`
 		RemoteIP string `json:"remote_ip"`
 		ClientIP string `json:"client_ip"`
+		// RemotePort is the client's.
+		RemotePort string `json:"remote_port"`
 		// Headers and TLS are objects, unless the log's filter has replaced them.
 		Headers json.RawMessage `json:"headers"`
 		TLS     json.RawMessage `json:"tls"`

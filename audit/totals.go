@@ -32,6 +32,9 @@ type Totals struct {
 	// Checked are lines with an object "robots". Each counts in one of the four fields that follow,
 	// unless a finding excludes it.
 	Checked int64 `json:"checked"`
+	// Again are those about a request that an earlier line is about, such as a line of a second log.
+	// Gaps and the requests of agents do not count them.
+	Again int64 `json:"again"`
 	// Replayed are lines that were decided again from the text.
 	Replayed int64 `json:"replayed"`
 	// ByState are lines that follow from the recorded state of an unavailable robots.txt.
@@ -192,7 +195,9 @@ func (c *counts) line(l *Line, v *verdict) *AgentTotals {
 	r := l.Robots
 	a := c.agent(r.Agent)
 	a.Checked++
-	if BadWord(r) == "" {
+	if l.Again {
+		c.Again++
+	} else if BadWord(r) == "" {
 		a.Add(l)
 	}
 	if len(r.Owner) <= maxLabel && len(r.Contact) <= maxLabel && r.Owner+r.Contact != "" {

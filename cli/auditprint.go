@@ -68,6 +68,7 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("    of these, requests through a proxy", number(t.Unjudged))
 	s.fact("  about a robots.txt", number(t.Answers))
 	s.row("  checked", t.Checked)
+	s.fact("    about a request of an earlier line", number(t.Again))
 	s.row("    replayed from a text", t.Replayed)
 	s.row("    following from the state", t.ByState)
 	s.row("    as recorded", t.AsRecorded)

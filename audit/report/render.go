@@ -195,8 +195,8 @@ func (r *Report) CSV(w io.Writer) error {
 		write(append([]string{x[0], cell(x[1])}, make([]string, len(csvHeading)-2)...)...)
 	}
 	row("total", Row{Counts: r.Total, Period: r.Period})
-	sums := strings.Fields("lines unreadable not_ours sealed untimed beyond payment_required signed lost")
-	for i, n := range []int64{r.Lines, r.Unreadable, r.Foreign, r.Sealed, r.Untimed, r.Beyond, r.PaymentRequired, r.Signed, r.Lost} {
+	sums := strings.Fields("lines unreadable not_ours again sealed untimed beyond payment_required signed lost")
+	for i, n := range []int64{r.Lines, r.Unreadable, r.Foreign, r.Again, r.Sealed, r.Untimed, r.Beyond, r.PaymentRequired, r.Signed, r.Lost} {
 		write(append([]string{"count", sums[i], plain(n)}, make([]string, len(csvHeading)-3)...)...)
 	}
 	for i, t := range tables {

@@ -88,10 +88,12 @@ type Report struct {
 	// Period is from the first end of a request to the last.
 	audit.Period
 	// Lines counts all lines. Unreadable ones could not be read, and Foreign ones are about no request
-	// through a gateway. Sealed are the counted lines that have a seal.
+	// through a gateway. Again are about a request that an earlier line is about, and do not count.
+	// Sealed are the counted lines that have a seal.
 	Lines      int64 `json:"lines"`
 	Unreadable int64 `json:"unreadable"`
 	Foreign    int64 `json:"not_ours"`
+	Again      int64 `json:"again"`
 	Sealed     int64 `json:"sealed"`
 	// Untimed are requests in no gap, because their line does not say when they were sent.
 	Untimed int64 `json:"untimed"`
@@ -134,6 +136,10 @@ func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.F
 		c.Lost += f.lost(l)
 		if l.Robots == nil {
 			c.Foreign++
+			return
+		}
+		if l.Again {
+			c.Again++
 			return
 		}
 		if o, _ := origin.Parse(l.Robots.Origin); f.passes(l, o.Host) {

@@ -507,7 +507,7 @@ func TestCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&out).ReadAll()
-	if err != nil || len(rows) != 1+3+1+9+3+3+3+3+2+5+1+1+1+1+1+2 {
+	if err != nil || len(rows) != 1+3+1+10+3+3+3+3+2+5+1+1+1+1+1+2 {
 		t.Fatalf("CSV has %d rows, %v", len(rows), err)
 	}
 	seen := ""
@@ -567,7 +567,7 @@ func FuzzReport(f *testing.F) {
 		for _, row := range r.Hosts {
 			hosts += row.Asked
 		}
-		if c := r.Total; c.Asked != c.Allowed+c.Refused+c.Failed || c.Asked != hosts || r.Lines != c.Asked+c.Tunnels.Asked+r.Foreign+r.Unreadable {
+		if c := r.Total; c.Asked != c.Allowed+c.Refused+c.Failed || c.Asked != hosts || r.Lines != c.Asked+c.Tunnels.Asked+r.Foreign+r.Again+r.Unreadable {
 			t.Errorf("inconsistent totals in %+v", r)
 		}
 		if err := errors.Join(r.HTML(io.Discard, "x"), r.CSV(io.Discard)); err != nil {

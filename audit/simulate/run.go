@@ -114,7 +114,7 @@ func Run(
 		fault(f)
 	}
 	err := audit.Read(ctx, logs, func(l *audit.Line) {
-		if l.Robots == nil {
+		if l.Robots == nil || l.Again {
 			return
 		}
 		t.Lines++
