@@ -13,6 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // wild returns the real files of the parser's tests.
@@ -138,6 +139,14 @@ func TestUnreachableExpired(t *testing.T) {
 	r := auditLogs(t, Config{Texts: memory{}}, logOf(t, lineOf(t, d.Record(), "GET", "http://away.example/x", noon)))
 	if len(r.findings) > 0 || r.totals.ByState != 1 {
 		t.Errorf("audit of the line: findings %s, totals %+v", r.brief(), r.totals)
+	}
+	// The log has the failures. Where it has none, the line is false.
+	forged := lineOf(t, d.Record(), "GET", "http://away.example/x", noon)
+	for since, want := range map[time.Time]int{noon.Add(-time.Hour): 0, {}: 1} {
+		known := answered(-60, robotscache.Answer{Origin: "http://away.example", Status: 404, Cause: "status", State: "absent", UnreachableSince: since})
+		if r := auditLogs(t, Config{Texts: memory{}}, logOf(t, known, forged)); r.totals.Findings[KindHistory] != int64(want) || len(r.findings) != want {
+			t.Errorf("failing since %v: %+v", since, r.findings)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func (q request) line(tb testing.TB, store memory) object {
 		uri, rec.Group, rec.CrawlDelay = rec.RobotsURL, "", 0
 	}
 	l := lineOf(tb, rec, q.method, uri, noon.Add(time.Duration(q.began+q.took)*time.Millisecond))
-	return l
+	return l.with("decided_at", enforce.SecondsOf(noon.Add(time.Duration(q.began)*time.Millisecond)))
 }
 
 // TestGaps checks what a log proves about the time between two requests.

@@ -228,10 +228,13 @@ func answersFor(logs string) string {
 	}
 	log := Source{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(logs)), nil }}
 	for l := range read(0, []Source{log}) {
-		if r := l.Robots; l.err == nil && r != nil && (r.SHA256 != "" || r.State == stateAbsent) {
+		if r := l.Robots; l.err == nil && r != nil && (r.SHA256 != "" || r.State == stateAbsent || r.Reason == enforce.ReasonUnreachableExpired) {
 			a := robotscache.Answer{
 				Schema: robotscache.AnswerSchema, At: noon.AddDate(99, 0, 0), Event: robotscache.EventKnown, Origin: r.Origin, FetchedAs: r.FetchedAs, State: r.State, SHA256: r.SHA256,
 				Gateway: r.Gateway,
+			}
+			if r.State == stateUnreachable {
+				a.UnreachableSince = noon
 			}
 			if badAnswer(&a) != "" {
 				continue // the line contradicts itself

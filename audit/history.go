@@ -155,7 +155,10 @@ func (j *judge) checkHistory(l *Line, v *verdict) {
 
 // holds reports whether a line decided at that time may rest on the version.
 func (x *Version) holds(r *enforce.LogRecord, at time.Time) bool {
-	if r.State == stateUnreachable { // the last good text may have been fresh until then
+	switch {
+	case r.Reason == enforce.ReasonUnreachableExpired: // the last fetches failed
+		return !x.UnreachableSince.IsZero()
+	case r.State == stateUnreachable: // the last good text may have been fresh until then
 		return r.SHA256 == x.SHA256
 	}
 	return r.State == x.State && r.SHA256 == x.SHA256 && (x.Until.IsZero() || !at.After(x.Until))

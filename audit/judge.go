@@ -51,10 +51,10 @@ func (j *judge) line(l *Line) (v verdict) {
 		return v
 	}
 	s := contradiction(r)
-	if late := r.SentAt.Time().Sub(l.Time()); s == "" && r.EndedAt > 0 && late > j.cfg.Tolerance {
-		s = fmt.Sprintf("sent_at is %s after the end of the request", late)
+	if s == "" {
+		s = badTimes(r, j.cfg.Tolerance)
 	}
-	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && !e.Tunnel() {
+	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && !e.Tunnel() && !e.answeredByRoute() {
 		s = fmt.Sprintf("the request was refused, and the answer has status %d", e.Status)
 	}
 	if s != "" {
@@ -81,7 +81,7 @@ func (j *judge) line(l *Line) (v verdict) {
 	if len(v.findings) == 0 && r.PathVisible && r.SignalsRead != "" && r.Vocabulary == enforce.Vocabulary {
 		j.checkPreferences(e, target.Path, &v)
 	}
-	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && r.State == stateAbsent) {
+	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && (r.State == stateAbsent || r.Reason == enforce.ReasonUnreachableExpired)) {
 		j.checkHistory(l, &v)
 	}
 	return v

@@ -85,6 +85,9 @@ func TestTampering(t *testing.T) {
 		want    Kind
 	}{
 		{"disallowed", changes{"decision": "allow"}, KindImpossible},
+		{"disallowed", changes{"decided_at": float64(noon.Unix()) + 1}, KindImpossible},
+		{"allowed", changes{"sent_at": float64(noon.Unix()) - 1}, KindImpossible},
+		{"allowed", changes{"sent_at": float64(noon.Unix()) + 1}, KindImpossible},
 		{"disallowed", changes{"decision": "allow", "reason": "no_rule", "rule": nil, "line": nil}, KindVerdict},
 		{"disallowed", changes{"decision": "allow", "reason": "allowed_by_rule"}, KindVerdict},
 		{"disallowed", changes{"decision": "allow", "mode": "report", "would_deny": true, "reason": "unidentified", "group": "x"}, KindEvidence},
@@ -206,6 +209,16 @@ func TestStatus(t *testing.T) {
 		l["status"] = status
 		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); r.brief() != want {
 			t.Errorf("status %d: %q, want %q", status, r.brief(), want)
+		}
+	}
+	// A route for errors may choose the status of a refusal. Its header still says what it is.
+	for header, want := range map[any]string{"deny; reason=disallowed; line=2": "", "allow; reason=no_rule": "a:1 impossible\n", nil: ""} {
+		l := sampleLines(t, store)["disallowed"]
+		if l["status"], l["resp_headers"] = 200, (object{enforce.HeaderDecision: []any{header}}); header == nil {
+			delete(l, "resp_headers") // by the log's filter
+		}
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, l)); r.brief() != want {
+			t.Errorf("header %v: %q, want %q", header, r.brief(), want)
 		}
 	}
 }

@@ -283,7 +283,9 @@ type entry struct {
 		Headers json.RawMessage `json:"headers"`
 		TLS     json.RawMessage `json:"tls"`
 	} `json:"request"`
-	Robots *enforce.LogRecord `json:"robots"`
+	// ResponseHeader is an object, unless the log's filter has replaced it.
+	ResponseHeader json.RawMessage    `json:"resp_headers"`
+	Robots         *enforce.LogRecord `json:"robots"`
 	// Answer is set in lines about a robots.txt, which belong to no request.
 	Answer *robotscache.Answer `json:"robots_txt"`
 
@@ -304,6 +306,18 @@ func (n *number) UnmarshalJSON(data []byte) error {
 // Tunnel reports whether the line is about a tunnel instead of a request. The requests in an
 // intercepted tunnel have their own lines; those in other tunnels are unknown.
 func (e *entry) Tunnel() bool { return e.Request.Method == http.MethodConnect }
+
+// answeredByRoute reports whether the answer to a refused request may have the status of a route for
+// errors (handle_errors), in place of the gateway's: its header still has the refusal, or the filter
+// of the log has removed it.
+func (e *entry) answeredByRoute() bool {
+	var fields map[string][]string
+	if json.Unmarshal(e.ResponseHeader, &fields) != nil {
+		return true
+	}
+	said := fields[enforce.HeaderDecision]
+	return len(said) == 1 && strings.HasPrefix(said[0], enforce.OutcomeDeny+";")
+}
 
 // readEntry parses a line. Robots is nil for an empty line, and for one without a robots object.
 func readEntry(line []byte) (e entry, err error) {

@@ -166,6 +166,25 @@ func ClosedLate(r *enforce.LogRecord) bool {
 	return bases[r.Reason] == onTurn && (r.State != stateUnknown || r.WaitMillis > 0)
 }
 
+// badTimes compares the times of the steps of a request, as far as the line has them.
+func badTimes(r *enforce.LogRecord, tolerance time.Duration) string {
+	var before string
+	var last enforce.Seconds
+	for _, step := range []struct {
+		what string
+		at   enforce.Seconds
+	}{{"decided_at", r.DecidedAt}, {"sent_at", r.SentAt}, {"the end of the request", r.EndedAt}} {
+		if step.at <= 0 {
+			continue
+		}
+		if late := last.Time().Sub(step.at.Time()); last > 0 && late > tolerance {
+			return fmt.Sprintf("%s is %s after %s", before, late, step.what)
+		}
+		before, last = step.what, step.at
+	}
+	return ""
+}
+
 // badAfterwards compares the decision with the steps after it.
 func badAfterwards(r *enforce.LogRecord) string {
 	switch {

@@ -55,7 +55,7 @@ func TestVisitTime(t *testing.T) {
 		{"ignored", decide(identity("AcmeBot", "ignore", ""), "/page"), ""},
 		{"disallowed", decide(identity("AcmeBot", "keep", ""), "/private/x"), ""},
 		{"a window", lineOf(t, window.Record(), "GET", page, now), ""},
-		{"refused within the hours", refused.with("decided_at", float64(opens.Unix())), KindVerdict},
+		{"refused within the hours", refused.at(opens.Add(time.Second)), KindVerdict},
 		{"another line", refused.with("line", 1), KindEvidence},
 		{"other hours", refused.with("rule", "2300-0600"), KindEvidence},
 		{"no line", refused.with("line", nil), KindImpossible},
