@@ -71,6 +71,9 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (To
 	if c := a.counts; c.Checked == 0 && c.Unjudged > 0 {
 		a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: no gateway wrote the log, or its filter removed the object"))
 	}
+	for _, d := range a.doubts {
+		a.finding(d.Finding, d.agent)
+	}
 	if a.seals != nil {
 		totals := a.seals.End()
 		a.counts.Seals = &totals
@@ -86,6 +89,7 @@ type auditor struct {
 	counts    *counts
 	report    Callbacks
 	seals     *verify.Checker // nil: not asked for
+	doubts    []doubt
 }
 
 // sealFinding reports a line that contradicts its seal, or lines that the log itself calls missing.
@@ -151,15 +155,18 @@ func (a *auditor) answer(l *Line) {
 	if f.Message != "" {
 		f.Agent, f.URL, f.SHA256 = r.FetchedAs, r.Origin+"/robots.txt", r.SHA256
 		a.finding(f, nil)
+		return
 	}
+	a.refute(l)
 }
 
 func (a *auditor) judged(l *Line) {
 	v := a.judge.line(l)
 	agent := a.counts.line(l, &v)
 	for _, f := range v.findings {
-		f.Place = l.Place
-		a.finding(f, agent)
+		if f.Place = l.Place; !a.doubt(l, f, agent) {
+			a.finding(f, agent)
+		}
 	}
 	if v.how == unproven && (v.cause == CauseTextMissing || v.cause == CauseTextUnread) {
 		if first := a.counts.text(l, v.cause); first && v.fault != nil {

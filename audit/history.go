@@ -88,7 +88,9 @@ func (h *histories) learn(series int, a *robotscache.Answer, at Place) {
 		held.From = a.At
 		h.add(k, now, held)
 	case before[n].continues(&now) && h.follows(series, &before[n]):
-		before[n].Until = now.Until
+		if !before[n].Until.IsZero() && (now.Until.IsZero() || now.Until.After(before[n].Until)) {
+			before[n].Until = now.Until
+		}
 	default:
 		h.add(k, now)
 	}
@@ -135,6 +137,19 @@ func (l *Line) Then(agent string) iter.Seq[*Version] {
 	}
 }
 
+// followsByTime reports whether the line rests on the version that was in force by its time. A
+// collector may have changed the order of the lines.
+func (l *Line) followsByTime() bool {
+	r, at := l.Robots, l.Robots.DecidedAt.Time()
+	var last *Version
+	for _, x := range l.histories.byKey[historyKey{l.series, r.Gateway, r.Origin, r.FetchedAs}] {
+		if !x.From.After(at.Add(clockSlack)) && (last == nil || !x.From.Before(last.From)) {
+			last = &x
+		}
+	}
+	return last != nil && last.holds(r, at.Add(-clockSlack))
+}
+
 // checkHistory compares the answer that a line rests on with the log's lines about its origin at
 // that time.
 func (j *judge) checkHistory(l *Line, v *verdict) {
@@ -145,6 +160,9 @@ func (j *judge) checkHistory(l *Line, v *verdict) {
 			return
 		}
 		newest, last = cmp.Or(newest, x), x
+	}
+	if l.followsByTime() {
+		return
 	}
 	if last == nil || !last.From.Before(at) || !l.Follows(last) {
 		v.how, v.cause = unproven, CauseHistory

@@ -170,6 +170,36 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestHistoryInAnyOrder checks that the times of lines tell what was in force, because a collector
+// may change the order of lines that are close to one another.
+func TestHistoryInAnyOrder(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	line := sampleLines(t, store)["allowed"]
+	robots := line["robots"].(object)
+	own, other := robots["sha256"].(string), store.keep("User-agent: *\nDisallow:\n")
+	text := func(second int, sha string) object {
+		return answered(second, robotscache.Answer{Origin: robots["origin"].(string), Status: 200, State: "rules", SHA256: sha, FreshUntil: noon.Add(time.Hour)})
+	}
+	rests := func(second int) object { return line.at(noon.Add(time.Duration(second) * time.Second)) }
+	lines := []object{text(-60, other), text(0, own), rests(30), text(60, other), rests(55)}
+	for _, order := range [][5]int{{0, 1, 2, 4, 3}, {0, 2, 1, 3, 4}, {1, 0, 4, 2, 3}, {0, 3, 2, 4, 1}, {3, 2, 4, 0, 1}, {4, 3, 2, 1, 0}} {
+		var log []object
+		for _, i := range order {
+			log = append(log, lines[i])
+		}
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, log...)); len(r.findings) > 0 || r.totals.Checked != 2 {
+			t.Errorf("%v: %+v", order, r.findings)
+		}
+		if order[0] != 0 || order[3] != 3 && order[4] != 3 {
+			continue // in such an order, the clock may have been set back
+		}
+		if r := auditLogs(t, Config{Texts: store}, logOf(t, append(log, rests(90))...)); len(r.findings) != 1 || r.findings[0].Line != 6 {
+			t.Errorf("%v, and one that rests on an older text: %+v", order, r.findings)
+		}
+	}
+}
+
 // TestAnswers checks that a line about a robots.txt that contradicts itself or its text is found.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
