@@ -217,20 +217,25 @@ type server struct {
 
 // handler returns the configuration of the selected gateway.
 func (c *simulateOptions) handler(servers map[string]server) (json.RawMessage, error) {
-	var sites []string
+	var sites, others []string
 	var handler json.RawMessage
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		listen := servers[name].Listen
-		if c.site != "" && c.site != name && !slices.Contains(listen, c.site) {
-			continue
-		}
 		for _, found := range gatewaysIn(servers[name].Routes) {
-			sites = append(sites, append(slices.Clone(listen), name)[0])
+			first := append(slices.Clone(listen), name)[0]
+			if c.site != "" && c.site != name && !slices.Contains(listen, c.site) {
+				others = append(others, first)
+				continue
+			}
+			sites = append(sites, first)
 			var err error
 			if handler, err = json.Marshal(found); err != nil {
 				return nil, err
 			}
 		}
+	}
+	if len(sites) == 0 && len(others) > 0 {
+		return nil, fmt.Errorf("--site %q: no site with the directive robots has this listener, but %s", c.site, strings.Join(others, ", "))
 	}
 	if len(sites) != 1 {
 		return nil, fmt.Errorf("want one site with the directive robots, and there are %d: %s; --site names one by its listener",

@@ -67,7 +67,7 @@ func TestSimulate(t *testing.T) {
 		{[]string{"--config", same, log}, 1, "decided otherwise    2\n"}, // the flipped line, and the exception
 		{[]string{"--config", two, log}, 2, "there are 2: :3128, :3129; --site names one"},
 		{[]string{"--config", two, "--site", ":3129", log}, 1, "allow robots_off"},
-		{[]string{"--config", two, "--site", ":1", log}, 2, "there are 0"},
+		{[]string{"--config", two, "--site", ":1", log}, 2, "has this listener, but :3128, :3129"},
 		{[]string{"--config", write("none.Caddyfile", ":80\n"), log}, 2, "there are 0"},
 		{[]string{"--config", write("bad.Caddyfile", ":80 {\n\trobots {\n\t\tmode strict\n\t}\n}\n"), log}, 2, "bad.Caddyfile:3"},
 		{[]string{"--config", write("bad.json", `{"apps":{"http":{"servers":{"a":{"routes":[{"handle":[{"handler":"robots","nonsense":1}]}]}}}}}`), log}, 2, "nonsense"},
