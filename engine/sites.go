@@ -38,9 +38,6 @@ type SitePolicy struct {
 	Authority func() map[string]*x509.Certificate
 }
 
-// Live reports whether no other configuration has replaced the site's.
-func (s *SitePolicy) Live() bool { return s.Life.Err() == nil }
-
 // Listens reports whether the site listens on an address, or has it as its name.
 func (s *SitePolicy) Listens(address string) bool {
 	return s.Server != nil && (slices.Contains(s.Server.Listen, address) || s.Server.Name() == address)
@@ -64,7 +61,7 @@ func (s *SitePolicy) Successors() []*SitePolicy {
 		return nil
 	}
 	return slices.DeleteFunc(e.Sites(), func(next *SitePolicy) bool {
-		return !next.Live() || !slices.ContainsFunc(s.Server.Listen, next.Listens)
+		return next.Life.Err() != nil || !slices.ContainsFunc(s.Server.Listen, next.Listens)
 	})
 }
 

@@ -153,7 +153,7 @@ func (x *exchange) pace(o origin.Origin) error {
 func (x *exchange) beyond(o origin.Origin) (err error) {
 	here := x.site.SitePolicy
 	err = here.Enforcer.Beyond(x.identity.Config, o, x.r.Method)
-	if here.Server == nil || here.Live() {
+	if here.Server == nil || here.Life.Err() == nil {
 		return err
 	}
 	for _, next := range here.Successors() { // none while the gateway stops

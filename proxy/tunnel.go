@@ -58,7 +58,7 @@ func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.
 // site returns the site that takes the next request of the tunnel, or nil if there is no such site.
 // After a reload, requests inside go to the current configuration, like those on other connections.
 func (t *tunnel) site() *engine.SitePolicy {
-	if t.home.Live() {
+	if t.home.Life.Err() == nil {
 		return t.home
 	}
 	if successors := t.home.Successors(); len(successors) > 0 {
@@ -83,7 +83,7 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
-		if s.Live() {
+		if s.Life.Err() == nil {
 			relisted = s.Identifier.Relisted() // before the boundaries are checked, so that no change is missed
 			if s.Enforcer.Beyond(agent, c.origin, http.MethodConnect) != nil {
 				end(errBeyond)
