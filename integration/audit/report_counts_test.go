@@ -129,7 +129,7 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 	for by := range tablesOf {
 		c.tables[by] = &countedTable{map[string]*rowNumbers{}, map[string]string{}, map[string]string{}}
 	}
-	sent := map[string][][2]float64{}
+	sent, requests := map[string][][2]float64{}, map[string]bool{}
 	for _, text := range texts {
 		for raw := range bytes.Lines(text) {
 			c.sums["lines"]++
@@ -143,6 +143,12 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 				c.sums["not_ours"]++
 				continue
 			}
+			request := fmt.Sprint(line["request"].(map[string]any)["remote_port"], robots["decided_at"], robots["sent_at"], robots["ended_at"])
+			if requests[request] {
+				c.sums["again"]++
+				continue
+			}
+			requests[request] = true
 			if line["seq"] != nil {
 				c.sums["sealed"]++
 			}
@@ -246,12 +252,14 @@ func (d *day) checkReport() {
 	t.Helper()
 	extra := filepath.Join(t.TempDir(), "extra.log")
 	lines := d.readDay()
-	one, err := json.Marshal(lines[len(lines)/2].object)
+	other := lines[len(lines)/2].object
+	other["request"].(map[string]any)["remote_port"] = "1"
+	one, err := json.Marshal(other)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sealed := evidence.Splice(one, "gw/access/1", 0)
-	texts := [][]byte{slices.Concat(sealed, []byte("{\"msg\":\"of another logger\"}\n{\"msg\":\"so too\"}\nbroken\n"))}
+	texts := [][]byte{slices.Concat(sealed, one, []byte("\n{\"msg\":\"of another logger\"}\n{\"msg\":\"so too\"}\nbroken\n"))}
 	if err := os.WriteFile(extra, texts[0], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +268,7 @@ func (d *day) checkReport() {
 	}
 	want := countLines(t, texts...)
 	for name, n := range map[string]float64{
-		"sealed": 1, "unreadable": 1, "not_ours": 2, "payment_required": 1, "untimed": 0, "beyond": 0,
+		"again": 1, "sealed": 1, "unreadable": 1, "not_ours": 2, "payment_required": 1, "untimed": 0, "beyond": 0,
 	} {
 		if want.sums[name] < n {
 			t.Errorf("the log has %v %s, want at least %v", want.sums[name], name, n)
@@ -564,12 +572,14 @@ func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]s
 		`: (\S+) requests, (\S+) allowed, (\S+) refused, (\S+) failed; (\S+) were held for (\S+) s in all\.`: c.total[:6],
 		`(\S+) tunnels \(CONNECT\), which are no requests: (\S+) opened, (\S+) refused, (\S+) failed\.`:      c.total[6:10],
 
-		`not looked into: (\S+) of the tunnels`:                              c.total[10:],
-		`(\S+) lines were read; about no request through a gateway: (\S+)\.`: {c.sums["lines"], c.sums["not_ours"]},
-		`(\S+) of (\S+) lines have a seal`:                                   {c.sums["sealed"], lines},
-		`(\S+) lines could not be read`:                                      {c.sums["unreadable"]},
-		`(\S+) answers asked for payment`:                                    {c.sums["payment_required"]},
-		`(\S+) requests are in no gap`:                                       {c.sums["untimed"]},
+		`not looked into: (\S+) of the tunnels`: c.total[10:],
+		`(\S+) lines were read; about no request through a gateway: (\S+); about a request of an earlier line, and not counted: (\S+)\.`: {
+			c.sums["lines"], c.sums["not_ours"], c.sums["again"],
+		},
+		`(\S+) of (\S+) lines have a seal`: {c.sums["sealed"], lines},
+		`(\S+) lines could not be read`:    {c.sums["unreadable"]},
+		`(\S+) answers asked for payment`:  {c.sums["payment_required"]},
+		`(\S+) requests are in no gap`:     {c.sums["untimed"]},
 	} {
 		m := regexp.MustCompile(sentence).FindStringSubmatch(sentences)
 		if m == nil {

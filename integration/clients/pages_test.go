@@ -40,7 +40,7 @@ type clientPage struct {
 var clientPages = []clientPage{
 	{name: "aiohttp", needs: []string{"curl"}, python: "aiohttp"},
 	{name: "axios", needs: []string{"node", "npm", "curl"}},
-	{name: "colly", needs: []string{"go", "curl"}},
+	{name: "colly", needs: []string{"go", "curl"}, prepare: goModules},
 	{name: "crawlee-cheerio", needs: []string{"node", "npm", "curl"}},
 	{name: "crawlee-playwright", needs: []string{"node", "npm", "chromium", "certutil", "curl"}},
 	{name: "curl", needs: []string{"curl"}},
@@ -69,7 +69,7 @@ var plainClients = []struct {
 	command string // URL stands for the first page
 	loses   bool   // it loses most pages of a large slow site, as the first line of its page says
 }{
-	{name: "colly", needs: []string{"go"}, folder: "integration/clients/colly", command: "go build -o crawl ./plain; ./crawl URL"},
+	{name: "colly", needs: []string{"go"}, prepare: goModules, folder: "integration/clients/colly", command: "go build -o crawl ./plain; ./crawl URL"},
 	{
 		name: "crawlee-cheerio", needs: []string{"node", "npm"}, folder: "examples/clients/crawlee-cheerio", prepare: crawleeWithoutSettings,
 		command: "node plain-cheerio.mjs URL", loses: true,
@@ -236,6 +236,16 @@ func project(t *testing.T, folder string, prepare func(t *testing.T, dir string)
 		prepare(t, dir)
 	}
 	return root
+}
+
+// goModules downloads the modules of a project, because the network of the client has none.
+func goModules(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("downloading the modules of %s: %v: %s", dir, err, out)
+	}
 }
 
 // typedOn returns the first shell block of a client's page, which is the whole way to a crawl, and

@@ -273,13 +273,13 @@ func TestHTTPSLiteralAddresses(t *testing.T) {
 	target := "127.0.0.1:" + site.Port
 	base := []string{"s_client", "-quiet", "-proxy", g.Addr, "-connect", target, "-CAfile", g.RootFile(), "-verify_return_error"}
 	for name, args := range map[string][]string{
-		"no SNI":                   {"-noservername", "-verify_ip", "127.0.0.1"},
-		"the address as SNI":       {"-servername", "127.0.0.1", "-verify_ip", "127.0.0.1"},
-		"no ALPN":                  {"-noservername"},
-		"ALPN of HTTP/1.1 alone":   {"-noservername", "-alpn", "http/1.1"},
-		"ALPN of HTTP/1.0 and 1.1": {"-noservername", "-alpn", "http/1.0,http/1.1"},
-		"TLS 1.2":                  {"-noservername", "-tls1_2"},
-		"a name for the address":   {"-servername", "localhost"},
+		"no SNI":                      {"-noservername", "-verify_ip", "127.0.0.1"},
+		"the address as SNI":          {"-servername", "127.0.0.1", "-verify_ip", "127.0.0.1"},
+		"no ALPN":                     {"-noservername"},
+		"ALPN of HTTP/1.1 alone":      {"-noservername", "-alpn", "http/1.1"},
+		"ALPN of HTTP/1.0 and 1.1":    {"-noservername", "-alpn", "http/1.0,http/1.1"},
+		"TLS 1.2":                     {"-noservername", "-tls1_2"},
+		"a name for the address: no!": {"-servername", "localhost"},
 	} {
 		for path, want := range map[string]string{"/news/a.html": " 200 ", "/private/page.html": " 403 "} {
 			cmd := exec.CommandContext(t.Context(), openssl, append(slices.Clone(base), args...)...)
