@@ -258,7 +258,7 @@ func (d *day) checkReport() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed := evidence.Splice(one, "gw/access/1", 0)
+	sealed := evidence.Splice(slices.Clone(one), "gw/access/1", 0)
 	texts := [][]byte{slices.Concat(sealed, one, []byte("\n{\"msg\":\"of another logger\"}\n{\"msg\":\"so too\"}\nbroken\n"))}
 	if err := os.WriteFile(extra, texts[0], 0o600); err != nil {
 		t.Fatal(err)
