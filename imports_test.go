@@ -148,7 +148,7 @@ func within(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 }
 
-// ruleOf returns the row for a package: its own, or that of the nearest parent folder.
+// ruleOf returns the row for a package: its own, or the nearest parent folder's.
 func ruleOf(pkg string) (row string, ok bool) {
 	for row = pkg; row != ""; {
 		if _, ok := importRules[row]; ok {

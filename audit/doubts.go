@@ -25,7 +25,7 @@ func (a *auditor) doubt(l *Line, f Finding, agent *AgentTotals) bool {
 }
 
 // refute drops the findings that a line about a robots.txt contradicts: it came after theirs, but
-// says what was in force before.
+// is about an earlier time.
 func (a *auditor) refute(l *Line) {
 	a.doubts = slices.DeleteFunc(a.doubts, func(d doubt) bool {
 		return d.line.series == l.series && d.line.Robots.Origin == l.Answer.Origin && d.line.followsByTime()

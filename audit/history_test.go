@@ -170,7 +170,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHistoryInAnyOrder checks that the times of lines tell what was in force, because a collector
+// TestHistoryInAnyOrder checks that the times of lines tell which text was used, because a collector
 // may change the order of lines that are close to one another.
 func TestHistoryInAnyOrder(t *testing.T) {
 	t.Parallel()

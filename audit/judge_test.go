@@ -211,7 +211,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("status %d: %q, want %q", status, r.brief(), want)
 		}
 	}
-	// A route for errors may choose the status of a refusal. Its header still says what it is.
+	// A route for errors may choose the status of a refusal. Its header still has the refusal.
 	for header, want := range map[any]string{"deny; reason=disallowed; line=2": "", "allow; reason=no_rule": "a:1 impossible\n", nil: ""} {
 		l := sampleLines(t, store)["disallowed"]
 		if l["status"], l["resp_headers"] = 200, (object{enforce.HeaderDecision: []any{header}}); header == nil {

@@ -182,7 +182,7 @@ func readFile(series int, s Source, yield func(Line) bool) bool {
 
 func (s Source) lines() iter.Seq2[[]byte, error] { return lines.Of(s.Open, maxLine) }
 
-// mend reads a line of which a crash, a full disk or a truncation left a part. Caddy appends the
+// mend reads a line that a crash, a full disk or a truncation cut. Caddy appends the
 // next line directly to it. There may be zeros in between, left by the file system or by a program
 // that truncated the file while it was written. If only the newline is lost, mend returns the next
 // line.

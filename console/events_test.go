@@ -28,7 +28,7 @@ func request(ctx context.Context, method, path string) *http.Request {
 	return r
 }
 
-// frames is a client that records what it got and when.
+// frames is a client that records its events and their times.
 type frames struct {
 	mu     sync.Mutex
 	header http.Header

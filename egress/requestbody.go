@@ -194,7 +194,7 @@ const (
 type watch struct {
 	idle  time.Duration
 	ended func(cause error)
-	tell  func(n int) // is told of all bytes; may be nil
+	tell  func(n int) // gets the number of all bytes; may be nil
 
 	mu       sync.Mutex
 	rate     int64       // bytes per second; 0 means no limit

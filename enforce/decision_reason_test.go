@@ -104,7 +104,7 @@ func TestClients15JudgementsAreNotRetried(t *testing.T) {
 
 // TestEndOfEachReason checks that a refusal that ends by itself has Retry-After (RFC 9110 section
 // 10.2.3). A refusal that holds as long as a robots.txt has its end as a Date (RFC 9651 section
-// 3.3.7), which no client takes for an invitation to try again.
+// 3.3.7), which invites no client to try again.
 func TestEndOfEachReason(t *testing.T) {
 	t.Parallel()
 	const (

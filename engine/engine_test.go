@@ -95,7 +95,7 @@ func (s *siteOf) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestRejectedReload checks that a configuration that ends without a start does not change the
-// settings of what it shares with the running one. A started one changes them, and its end restores
+// settings of objects that it shares with the running one. A started one changes them, and its end restores
 // them.
 func TestRejectedReload(t *testing.T) {
 	var site siteOf

@@ -109,8 +109,8 @@ func FuzzParseRetryAfter(f *testing.F) {
 	})
 }
 
-// TestExt_HeadersReachTheOutcome checks which fields of which answers are read, by the fetcher's
-// own clock.
+// TestExt_HeadersReachTheOutcome checks which fields the fetcher reads in each answer, by its own
+// clock.
 func TestExt_HeadersReachTheOutcome(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)

@@ -291,7 +291,7 @@ func checkResolved(t *testing.T, path string) {
 	}
 }
 
-// TestResolveBoundsLongForms checks that of a long path fewer forms are judged, so that a path of
+// TestResolveBoundsLongForms checks that fewer forms of a long path are judged, so that a path of
 // 16 KiB takes no more work per rule than several short ones.
 func TestResolveBoundsLongForms(t *testing.T) {
 	t.Parallel()

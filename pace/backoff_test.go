@@ -141,7 +141,7 @@ func TestBlockedWhileWaitingAtAnotherClock(t *testing.T) {
 		time.Sleep(time.Second)
 		p.RecordFailure("h", 30*time.Second)
 		time.Sleep(9 * time.Second)
-		// Meanwhile it does not occupy the wide clock.
+		// Until then it does not occupy the wide clock.
 		if s := granted(t, p, Request{Limit: wide}); s.Wait != 0 {
 			t.Errorf("another request held for %s at the wide clock", s.Wait)
 		}

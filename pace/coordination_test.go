@@ -701,7 +701,7 @@ func (s *stuckShared) Block(string, time.Duration, int) error {
 }
 
 // TestNobodyWaitsForBlocksToBeTold checks that neither a reload nor the heartbeat that finds the
-// shared clock again waits for a block to be reported. Blocks set meanwhile are reported too.
+// shared clock again waits for a block to be reported. Blocks set before that are reported too.
 func TestNobodyWaitsForBlocksToBeTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -157,7 +157,7 @@ func (x *exchange) beyond(o origin.Origin) (err error) {
 		return err
 	}
 	for _, next := range here.Successors() { // none while the gateway stops
-		now, _ := next.Identifier.Named(x.identity.Agent) // without a block if there is none
+		now, _ := next.Identifier.Named(x.identity.Agent) // its block may be missing
 		if err = next.Enforcer.Beyond(now.Config, o, x.r.Method); err == nil {
 			return nil
 		}

@@ -218,7 +218,7 @@ func BenchmarkBolt_Origins(b *testing.B) {
 }
 
 // BenchmarkHot_Memory compares the memory of hot records with the memory of their texts, and with
-// what they count against the limit.
+// the bytes that they count against the limit.
 func BenchmarkHot_Memory(b *testing.B) {
 	all, n := texts(b), origins(b, 100000)
 	for b.Loop() {

@@ -357,7 +357,7 @@ func TestExt_Sitemaps(t *testing.T) {
 }
 
 // TestExt_SitemapsAreBounded checks the limits on the number and length of sitemaps, and that a URL
-// that is cut at the end of what is read is not used: it could be another one.
+// that is cut at the limit of a file is not used: it could be another one.
 func TestExt_SitemapsAreBounded(t *testing.T) {
 	t.Parallel()
 	long := "http://h/" + strings.Repeat("x", robotstxt.MaxSitemapURL-len("http://h/"))

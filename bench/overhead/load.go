@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// site is an origin with pages of 1 KiB and a robots.txt with as many rules as that of a large
-// shop.
+// site is an origin with pages of 1 KiB and a robots.txt with as many rules as a large
+// shop has.
 type site struct {
 	server *httptest.Server
 	url    string

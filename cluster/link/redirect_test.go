@@ -7,7 +7,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestASlotMoves checks a slot that moves to another node. Meanwhile Redis refuses scripts whose
+// TestASlotMoves checks a slot that moves to another node. Until then Redis refuses scripts whose
 // keys are not all on one side (TRYAGAIN), so the link is down. A call with a new key goes to the
 // other node (ASK). Once the slot has moved, all calls go there (MOVED), and the link is up again.
 func TestASlotMoves(t *testing.T) {

@@ -357,7 +357,7 @@ func FuzzRecovery(f *testing.F) {
 		b := newBench(t)
 		b.rot.most = 3000
 		files := maps.Clone(moments[int(moment)%len(moments)])
-		// Nothing waits for the position, so the disk may have that of an earlier checkpoint.
+		// Nothing waits for the position, so the disk may have the position of an earlier one.
 		const position = "/evidence/access/1/position"
 		files[position] = moments[int(leaves)%(int(moment)%len(moments)+1)][position]
 		// Files that only grow may have any length between the last sync and the end.

@@ -744,17 +744,17 @@ func FuzzTampering(f *testing.F) {
 	f.Add(uint16(139), uint8('}'))
 	fixed := newFixture(f)
 	honest := fixed.files[0].text
-	f.Fuzz(func(t *testing.T, at uint16, octet uint8) {
+	f.Fuzz(func(t *testing.T, at uint16, value uint8) {
 		changed := []byte(honest)
 		i := int(at) % len(changed)
-		if changed[i] == octet {
+		if changed[i] == value {
 			return
 		}
-		changed[i] = octet
+		changed[i] = value
 		fixed.tb = t
 		fixed.files[0].text = string(changed)
 		if found, _ := fixed.check(Config{}); len(found) == 0 {
-			t.Errorf("changing byte %d to %q is not found", i, octet)
+			t.Errorf("changing byte %d to %q is not found", i, value)
 		}
 	})
 }

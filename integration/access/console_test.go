@@ -62,7 +62,7 @@ func TestConsole(t *testing.T) {
 }
 
 // TestConsoleIsNoTarget tries to reach the operator's page through the gateway: by every address of
-// the machine, each of which the operator has allowed by itself; by the redirect of a robots.txt;
+// the machine, after the operator has allowed it alone; by the redirect of a robots.txt;
 // and at the former address of a plain site.
 func TestConsoleIsNoTarget(t *testing.T) {
 	t.Parallel()

@@ -527,7 +527,7 @@ func htmlTables(page string) map[string][][]string {
 	return tables
 }
 
-// number parses a number that is formatted for people.
+// number parses a number with separators.
 func number(t *testing.T, text string) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(strings.NewReplacer(",", "", " s", "").Replace(text), 64)
@@ -537,7 +537,7 @@ func number(t *testing.T, text string) float64 {
 	return n
 }
 
-// checkPeople checks the tables and the sentences of a format for people.
+// checkPeople checks the tables and the sentences of a readable format.
 func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]string, sentences string) {
 	t.Helper()
 	for by, names := range tablesOf {

@@ -46,7 +46,7 @@ Sitemap: http://shop.example/sitemap.xml
 	hostileRule = "/\u202e<script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
 )
 
-// hostileRules returns 10 MB of attacks on anyone who reads a site's rules.
+// hostileRules returns 10 MB of attacks on the readers of a site's rules.
 func hostileRules() string {
 	head := "User-agent: *\nDisallow: " + hostileRule + "\n# </code></li></ol><script>window.pwned=1</script>\nSitemap: http://x.example/\"><script>window.pwned=1</script>\n"
 	return head + strings.Repeat("# <script>window.pwned=1</script> \u202e\n", 10<<20/40)

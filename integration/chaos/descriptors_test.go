@@ -16,7 +16,7 @@ import (
 )
 
 // TestChaosDescriptors takes the gateway's file descriptors away under load. The gateway must
-// refuse what it cannot judge or send, with a reason that says so, and let nothing pass that rules
+// refuse all that it cannot judge or send, with a reason that says so, and let nothing pass that rules
 // forbid. It must not blame a site: with descriptors again, every decision is right at once.
 func TestChaosDescriptors(t *testing.T) {
 	rig.NeedsQuiet(t)

@@ -226,7 +226,7 @@ type death struct {
 	disk  map[string]time.Time // by origin: the last attempt that the store holds, read while no gateway ran
 }
 
-// noteDeaths marks an attempt whose outcome was lost with a gateway. The store keeps what it held
+// noteDeaths marks an attempt whose outcome was lost with a gateway. The store keeps its records
 // at one death, so only the first death after the attempt can lose it.
 func (a *attempt) noteDeaths(deaths []death, origin string) {
 	for _, d := range deaths {
@@ -442,7 +442,7 @@ func (h *chronicle) fetchFaults(c timing) []string {
 		case a.class == classFailed:
 			failures++
 			least = max(c.leastPause(failures), promises[a.name].pause)
-			if second { // both tries count; the pause is that of a first failure
+			if second { // both tries count; the pause is as after a first failure
 				least = max(c.leastPause(1), promises[a.name].pause)
 			}
 			again = failures == 1 && breaks(a.name)

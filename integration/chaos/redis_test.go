@@ -176,7 +176,7 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 		dying.Go(func() {
 			c := &caller{addr: gateways[0].Addr}
 			defer c.close()
-			_, _, _ = c.get(s.site.URL(openPage)) // the gateway dies meanwhile
+			_, _, _ = c.get(s.site.URL(openPage)) // the gateway dies during this
 		})
 	}
 	fetched := func() bool {

@@ -152,7 +152,7 @@ func typeCompose(t *testing.T, gateway string, here *strings.Replacer) {
 }
 
 // TestComposeFile checks compose.yaml against run.sh, because there is no container engine here.
-// The mounted files exist, and the ports and commands are those of the script.
+// The mounted files exist, and the ports and commands are the script's.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {

@@ -377,7 +377,7 @@ func TestKeysAfterAReload(t *testing.T) {
 
 // TestSignedRobotsTxt checks the fetch of robots.txt in the agent's name after a site refuses the
 // gateway's own. Each hop has the agent's User-Agent and From, and a signature for the host of that
-// hop. The gateway's own fetch has none of these.
+// hop. The gateway's own fetch lacks them.
 func TestSignedRobotsTxt(t *testing.T) {
 	t.Parallel()
 	v := startVerifier(t, "knows crawlers")

@@ -454,8 +454,8 @@ func TestVisitTime(t *testing.T) {
 	}
 }
 
-// TestReloadWhileWaiting: a request that waits for its turn is judged by the configuration that has been loaded meanwhile,
-// and by the file of hosts of that one.
+// TestReloadWhileWaiting checks that a request that waits for its turn is judged by the configuration of a reload during
+// its wait, and by the file of hosts of that configuration.
 func TestReloadWhileWaiting(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

@@ -37,7 +37,7 @@ func TestOwnerAndContact(t *testing.T) {
 	if err != nil || !strings.Contains(problem.Body, `"owner": "team news"`) || !strings.Contains(problem.Body, `"contact": "news@acme.example"`) {
 		t.Errorf("the refusal as JSON: error %v, %s", err, problem.Body)
 	}
-	g.Logs(2) // a line may come after that of the next request
+	g.Logs(2) // a line may come after the next request's
 	if other := g.MustFetch("otherbot/1.0", refused); strings.Contains(other.Body, "owner") || strings.Contains(other.Body, "contact:") {
 		t.Errorf("an agent without an owner: %s", other.Body)
 	}
@@ -158,7 +158,7 @@ func TestSchema2(t *testing.T) {
 		before := float64(time.Now().UnixMicro()) / 1e6
 		g.MustFetch("Tester/1.0", site.URL("/"))
 		after := float64(time.Now().UnixMicro()) / 1e6
-		g.Logs(2*i + 1) // a line may come after that of the next request
+		g.Logs(2*i + 1) // a line may come after the next request's
 		g.MustFetch("Tester/1.0", site.URL("/private"))
 		lines := g.Logs(2 * (i + 1))[2*i:]
 		if sent := float64(lines[0].Robots.SentAt); sent < before || sent > after {

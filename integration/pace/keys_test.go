@@ -81,7 +81,7 @@ func TestPacePerAddress(t *testing.T) {
 	}
 }
 
-// TestPaceTunnels opens blind tunnels, each of which takes a slot of the host.
+// TestPaceTunnels opens blind tunnels. Each takes a slot of the host.
 func TestPaceTunnels(t *testing.T) {
 	t.Parallel()
 	const delay, tunnels = time.Second, 4
@@ -136,7 +136,7 @@ func TestPaceTunnels(t *testing.T) {
 	}
 }
 
-// acceptTimes records when connections are accepted, and how late the process wakes meanwhile.
+// acceptTimes records when connections are accepted, and how late the process wakes until then.
 type acceptTimes struct {
 	net.Listener
 	mu    sync.Mutex

@@ -328,7 +328,7 @@ func TestFTPBackoff(t *testing.T) {
 	if a := g.MustFetch("Tester/1.0", url); a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "421 too many users") {
 		t.Errorf("the first request: status %d, %s", a.Status, a.Body)
 	}
-	g.Logs(1) // a line may come after that of the next request
+	g.Logs(1) // a line may come after the next request's
 	if a := g.MustFetch("Tester/1.0", url); a.Status != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
 		t.Errorf("the second request: status %d, %s", a.Status, a.Body)
 	}

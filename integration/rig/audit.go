@@ -113,7 +113,7 @@ func (r AuditRun) Clean(t *testing.T, what string) {
 }
 
 // LogFiles returns the files of a log. While a file is being packed it has a copy that ends in
-// .tmp, which remains if the gateway exits meanwhile. All of its lines are in the file itself.
+// .tmp, which remains if the gateway exits before the end. All of its lines are in the file itself.
 func LogFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "access*"))

@@ -191,8 +191,8 @@ func TestRobotsTxtForPython(t *testing.T) {
 	}
 }
 
-// TestRobotsTxtIsServedAsJudged checks that of a file above 500 KiB (RFC 9309 section 2.5) crawlers
-// get exactly the lines that the gateway uses, not half a line that disallows the whole site. The
+// TestRobotsTxtIsServedAsJudged checks that crawlers get exactly the lines of a file above 500 KiB
+// (RFC 9309 section 2.5) that the gateway uses, not half a line that disallows the whole site. The
 // log has the hash of that text.
 func TestRobotsTxtIsServedAsJudged(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func TestErrorRoutes(t *testing.T) {
 	if d := a.Header.Get("Crawlgate-Decision"); rig.WithoutUntil(t, d) != "deny; reason=disallowed; line=2" || a.Header.Get("X-House") != "yes" || a.Header.Get("Proxy-Status") == "" {
 		t.Errorf("the refusal has the header %v", a.Header)
 	}
-	g.Logs(1) // a line may come after that of the next request
+	g.Logs(1) // a line may come after the next request's
 	if a := g.MustFetch("Tester/1.0", site.URL("/page")); a.Header.Get("X-House") != "" || a.Header.Get("Crawlgate-Decision") != "allow; reason=no_rule" {
 		t.Errorf("an allowed answer has the header %v", a.Header)
 	}

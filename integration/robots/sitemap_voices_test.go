@@ -61,7 +61,7 @@ var (
 	// field.
 	otherWord disagreement = withoutValues
 	// noColon is "sitemap http://…": the first colon is the URL's. This project reads two words,
-	// the first of which is the field. robots-parser reads the unknown field "sitemap http", and
+	// and the first is the field. robots-parser reads the unknown field "sitemap http", and
 	// temoto/robotstxt reads the value "http".
 	noColon disagreement = func(ours, theirs []string) bool {
 		return len(ours) > 0 && !slices.ContainsFunc(theirs, func(v string) bool { return v != "http" })

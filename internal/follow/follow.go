@@ -35,7 +35,7 @@ type Watched[T any] struct {
 // it gets nil when a change was taken. Calls of tell do not overlap.
 //
 // After the end of ctx, changes are taken as long as somebody holds the Watched, but not told: a
-// request that waits outlives its configuration, and a key may be withdrawn meanwhile.
+// request that waits outlives its configuration, and a key may be withdrawn before its turn.
 func Open[T any](ctx context.Context, path string, limit int64, parse func([]byte) (T, error), tell func(error)) (*Watched[T], error) {
 	f := &Watched[T]{path: path, limit: limit, parse: parse}
 	if _, err := f.read(); err != nil {

@@ -256,7 +256,7 @@ const (
 
 // listenAgain listens at an address that only the site itself can have. A process that is just
 // being started also has it: between fork and exec it has a copy of every listener, even of one
-// that is closed meanwhile. That soon passes.
+// that has been closed. That soon passes.
 func listenAgain(addr string) (listener net.Listener, err error) {
 	lc := net.ListenConfig{Control: listenStamped}
 	for range listenTries {

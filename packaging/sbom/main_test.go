@@ -12,7 +12,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// TestModules compares the list with that of the Go command, for a binary that has modules: it is
+// TestModules compares the list with the Go command's, for a binary that has modules: it is
 // built from this package.
 func TestModules(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")

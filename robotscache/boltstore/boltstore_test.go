@@ -180,7 +180,7 @@ func TestStore_TextsAreBounded(t *testing.T) {
 	})
 }
 
-// A full disk does not damage what is stored, is reported by Save, and is overcome when there is
+// A full disk does not damage stored records, is reported by Save, and is overcome when there is
 // room again.
 func TestStore_DiskFull(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ func (s *Store) Counts() (origins, texts int, err error) {
 	return origins, texts, err
 }
 
-// Sweep removes what has expired.
+// Sweep removes expired records.
 func (s *Store) Sweep() {
 	for next := s.sweep(nil); next != nil; {
 		next = s.sweep(next)
