@@ -74,12 +74,14 @@ func TestReload(t *testing.T) {
 // that the operator's page requires a login.
 func TestProbes(t *testing.T) {
 	p := startPod(t, several+"console: {enabled: true, existingSecret: console}\nengine: \"limits {\\n  connections 1\\n}\"\n")
-	crawler, err := net.Dial("tcp", "127.0.0.1:"+p.proxy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer crawler.Close()
-	p.await("the limit", func() bool { return p.status(p.proxy, "/health") == http.StatusServiceUnavailable })
+	p.await("the limit", func() bool {
+		crawler, err := net.Dial("tcp", "127.0.0.1:"+p.proxy) // again, because a connection that ends may still have the only place
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { crawler.Close() })
+		return p.status(p.proxy, "/health") == http.StatusServiceUnavailable
+	})
 	if got := p.status(p.metrics, "/health"); got != http.StatusOK {
 		t.Errorf("/health of a full gateway: got status %d, want 200", got)
 	}
