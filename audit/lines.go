@@ -93,8 +93,8 @@ func (l *Line) Certified() bool {
 
 // Read calls line for each line of the logs, in the same order as [Run], and fault for what cannot
 // be read. It calls both for a line that begins with one that was cut off. The function may keep
-// the line. Read ends early with the error of ctx. Its memory is
-// bounded by the longest lines and a limited number of robots.txt files.
+// the line. Read ends early with the error of ctx. Its memory is bounded by the longest lines and
+// a limited number of robots.txt files.
 func Read(ctx context.Context, logs [][]Source, line func(*Line), fault func(Fault)) error {
 	return each(ctx, logs, newHistories(defaultLimits.records), func(l *Line) {
 		if l.torn != nil {
@@ -182,10 +182,9 @@ func readFile(series int, s Source, yield func(Line) bool) bool {
 
 func (s Source) lines() iter.Seq2[[]byte, error] { return lines.Of(s.Open, maxLine) }
 
-// mend reads a line that a crash, a full disk or a truncation cut. Caddy appends the
-// next line directly to it. There may be zeros in between, left by the file system or by a program
-// that truncated the file while it was written. If only the newline is lost, mend returns the next
-// line.
+// mend reads a line that a crash, a full disk or a truncation cut. Caddy appends the next line
+// directly to it. There may be zeros in between, left by the file system or by a program that
+// truncated the file while it was written. If only the newline is lost, mend returns the next line.
 func (l *Line) mend() (next []byte) {
 	front, behind := l.text, []byte(nil)
 	const most = 200 // the cut line may contain objects

@@ -312,7 +312,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestSlowBody: a client that does not send its body holds a connection for a short time only.
+// TestSlowBody checks that a client that does not send its body holds a connection only briefly.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodGet, http.MethodPost} {

@@ -505,7 +505,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestDebt: the pool learns of all bytes soon, also of those that pass while it is being asked.
+// TestDebt checks that the pool soon learns of all bytes, also of bytes that pass during a draw.
 func TestDebt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

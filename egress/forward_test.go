@@ -1064,7 +1064,7 @@ func TestForwardWebSocket(t *testing.T) {
 	}
 }
 
-// TestForwardTells: the caller learns of the bytes of bodies while the exchange runs.
+// TestForwardTells checks that the caller learns of the bytes of bodies while the exchange runs.
 func TestForwardTells(t *testing.T) {
 	t.Parallel()
 	for _, p := range pairs {

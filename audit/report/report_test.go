@@ -485,7 +485,7 @@ func TestTornAndLost(t *testing.T) {
 	}
 }
 
-// TestBounds: names beyond the bound are counted together.
+// TestBounds checks that names beyond the bound are counted together.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var lines []string

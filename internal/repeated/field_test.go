@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestField: at any depth, whatever the case and the spelling of a name.
+// TestField checks that a repeated field is found at any depth, in any case and spelling of its name.
 func TestField(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
