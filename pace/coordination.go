@@ -211,8 +211,9 @@ func (on coordination) ready(g gcra, t terms, key string, now, from instant) ins
 // many requests would be late.
 const turnsFrom = 150 * time.Millisecond
 
-// lateness is how long after the start of its turn a request may still go. A request that is later
-// than that has to wait for the next round. A busy machine may be late by more than a short slot.
+// lateness is what a turn is longer than the time between two requests. A request may go in the first
+// three quarters of it. The rest is for its way to the site. A request that is later has to wait for
+// the next round. A busy machine may be late by more than a short slot.
 func lateness(t terms) time.Duration {
 	return min(max(min(t.cost()/8, 125*time.Millisecond), t.cost()/16), 2*time.Second)
 }
@@ -224,7 +225,7 @@ func (on coordination) turnAt(g gcra, t terms, key string, now, from instant) tu
 		return turn{}
 	}
 	part := min(t.cost()+lateness(t), longest/time.Duration(on.turns))
-	u := turn{since: now - on.age, settled: settleTime + t.cost(), round: part * time.Duration(on.turns), late: lateness(t)}
+	u := turn{since: now - on.age, settled: settleTime + t.cost(), round: part * time.Duration(on.turns), late: lateness(t) * 3 / 4}
 	from = max(now, from, g.readyAlone(t))
 	if on.away {
 		from = max(from, now-on.age+on.round(t)+part)

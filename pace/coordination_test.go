@@ -336,6 +336,27 @@ func TestTurnsOfSeveralClocks(t *testing.T) {
 	})
 }
 
+// A request that goes at the end of its turn has time for its way to the site: the next gateway's
+// request still comes later by the gap.
+func TestTurnsLeaveTimeForTheWayToTheSite(t *testing.T) {
+	t.Parallel()
+	for _, gap := range []time.Duration{turnsFrom, 500 * time.Millisecond, time.Second, time.Minute} {
+		d := terms{gap: gap, turns: true}
+		turnOf := func(gateway int) turn {
+			on := coordination{shared: true, away: true, count: 3, turns: 3, turn: gateway}
+			return on.turnAt(gcra{}, d, "h", epochAge, epochAge)
+		}
+		first := turnOf(0)
+		for _, gateway := range []int{1, 2} {
+			next := turnOf(gateway)
+			next.at = next.next(first.at + time.Nanosecond)
+			if apart := next.at - first.at - first.late; apart < gap+lateness(d)/4 {
+				t.Errorf("%s: gateway %d's turn begins %s after the last moment of the turn before, want %s", gap, gateway, apart, gap+lateness(d)/4)
+			}
+		}
+	}
+}
+
 // Two gateways take turns and expect a third one, which starts while the shared clock is away and
 // has no turn. The two leave out turns, so all three together keep the rate.
 func TestGatewaysLeaveOutTurnsForThoseThatAreExpected(t *testing.T) {

@@ -191,8 +191,12 @@ func (k *Clock) reserve(
 	return r, err
 }
 
-// noSpacing is the slack of a slot that need not be apart from others.
-const noSpacing = 365 * 24 * time.Hour
+const (
+	// noSpacing is the slack of a slot that need not be apart from others.
+	noSpacing = 365 * 24 * time.Hour
+	// delivery is how much longer than the next request a request may take to its site.
+	delivery = 25 * time.Millisecond
+)
 
 // slack is how late after its slot a request with the demands may go. As much is added to what is
 // reserved, so that others can rely on the slots being apart: a twentieth of the time between two
@@ -211,7 +215,8 @@ func (k *Clock) slack(demands []pace.Demand, calls int) time.Duration {
 	return max(slack, time.Duration(2*calls)*k.link.State().RoundTrip)
 }
 
-// withSlack adds the slack to intervals and gaps. A burst has room for it already.
+// withSlack adds the slack to intervals and gaps. A burst has room for it already. The site asks for
+// the gap, and counts it between the requests that reach it.
 func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
 	if slack >= noSpacing {
 		return d
@@ -220,7 +225,7 @@ func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
 		d.Interval += slack
 	}
 	if d.Delay > 0 {
-		d.Delay += slack
+		d.Delay += slack + min(slack, delivery)
 	}
 	return d
 }

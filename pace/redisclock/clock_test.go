@@ -100,6 +100,21 @@ func TestReserveKeepsOneIntervalApartForAllGateways(t *testing.T) {
 	}
 }
 
+// A request may go a little later than its slot, and then takes a while to its site. The next one may
+// go right at its slot, and must still come later by the gap.
+func TestReserveLeavesTimeForTheWayToTheSite(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t))
+	for _, gap := range []time.Duration{500 * time.Millisecond, time.Second, time.Minute} {
+		d := pace.Demand{Key: gap.String(), Delay: gap}
+		first, second := reserve(t, k, d), reserve(t, k, d)
+		late := first.Until.Sub(first.At)
+		if apart := at(t, second) - at(t, first) - late; apart < gap+delivery {
+			t.Errorf("%s: %s after the latest time of a request, the next one may go; want %s more than the gap", gap, apart, delivery)
+		}
+	}
+}
+
 // The script must keep the definition: over every window of the past, the intervals of its slots
 // must have passed except for the burst, and the gap to the neighbour must hold for both.
 func TestReserveKeepsEveryWindow(t *testing.T) {
