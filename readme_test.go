@@ -18,7 +18,7 @@ func TestReadmeFacts(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, "README.md")
 	if lines, words := strings.Count(text, "\n"), len(strings.Fields(text)); lines > maxReadmeLines || words > maxReadmeWords {
-		t.Errorf("README.md has %d lines and %d words, want fewer", lines, words)
+		t.Errorf("README.md has %d lines and %d words, want at most %d and %d", lines, words, maxReadmeLines, maxReadmeWords)
 	}
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readFile(t, "go.mod"))
 	release := regexp.MustCompile(`(?m)^## (\d\S*)`).FindStringSubmatch(readFile(t, "CHANGELOG.md"))

@@ -30,7 +30,7 @@ func TestSilentFetches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if limit, got := sockets.DescriptorLimit(), c.Cache.InFlight; limit > 0 && (got <= 0 || got > limit/fetchShare) {
-		t.Errorf("%d fetches may be in progress with %d descriptors, want fewer", got, limit)
+		t.Errorf("%d fetches may be in progress with %d descriptors, want 1 to %d", got, limit, limit/fetchShare)
 	}
 }
 

@@ -57,6 +57,6 @@ func TestThreatModel(t *testing.T) {
 	}
 	const leastAttackers, leastTests = 4, 100 // with fewer, the test does not read the tables correctly
 	if attackers < leastAttackers || named < leastTests {
-		t.Errorf("found %d attackers and %d tests, want more", attackers, named)
+		t.Errorf("found %d attackers and %d tests, want at least %d and %d", attackers, named, leastAttackers, leastTests)
 	}
 }

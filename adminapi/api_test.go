@@ -27,8 +27,7 @@ func originQuery(path, origin string) string {
 	return adminapi.Prefix + path + "?" + url.Values{"origin": {origin}}.Encode()
 }
 
-// TestAdminErrors: each route accepts its own parameters and nothing else, and its error names the
-// mistake.
+// Each route accepts its own parameters and nothing else, and its error names the mistake.
 func TestAdminErrors(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	for _, tt := range []struct {

@@ -104,8 +104,8 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestTruncated: a file may be copied and truncated after any byte of a line, because a supervisor
-// writes it in parts. The parts are counted, and all other lines are read.
+// A file may be copied and truncated after any byte of a line, because a supervisor writes it in
+// parts. The parts are counted, and all other lines are read.
 func TestTruncated(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -234,8 +234,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHistoryBehindLostLines: if a log shows that lines are lost, lines about a robots.txt may be
-// among them. Earlier lines about it then lead to no finding, until the log has newer ones.
+// If a log shows that lines are lost, lines about a robots.txt may be among them. Earlier lines about
+// it then lead to no finding, until the log has newer ones.
 func TestHistoryBehindLostLines(t *testing.T) {
 	t.Parallel()
 	store := memory{}

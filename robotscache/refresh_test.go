@@ -62,7 +62,7 @@ func TestRefreshLater_InOrderAndOnTime(t *testing.T) {
 		for i, n := range want {
 			time.Sleep(time.Until(began.Add(time.Duration(n)*time.Minute - 1)))
 			if got := fetched(); !slices.Equal(got, want[:i]) {
-				t.Errorf("before %d minutes: fetched %d, want fewer", n, got)
+				t.Errorf("before %d minutes: fetched %d, want %d", n, got, want[:i])
 			}
 			time.Sleep(time.Nanosecond)
 			if got := fetched(); !slices.Equal(got, want[:i+1]) {

@@ -260,7 +260,7 @@ func TestWriteBehind_Backpressure(t *testing.T) {
 					e, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{})
 					if err == nil {
 						if most := 1<<20/e.Cost() + inFlight; int64(c.Stats().Unsaved) > most {
-							t.Errorf("%d records of %d bytes are pending, want fewer", c.Stats().Unsaved, e.Cost())
+							t.Errorf("%d records of %d bytes are pending, want at most %d", c.Stats().Unsaved, e.Cost(), most)
 						}
 						return
 					}

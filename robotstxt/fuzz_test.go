@@ -56,7 +56,7 @@ func FuzzMatch(f *testing.F) {
 		checkUnrelated(t, data, q, m)
 		checkLint(t, "file", data, []question{q})
 		if size, most := rs.Size(), 1024+64*len(data); size > most {
-			t.Errorf("Size() = %d for %d bytes, want less", size, len(data))
+			t.Errorf("Size() = %d for %d bytes, want at most %d", size, len(data), most)
 		}
 	})
 }

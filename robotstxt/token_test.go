@@ -149,7 +149,7 @@ func TestProductTokenOfKnownFields(t *testing.T) {
 	for name, least := range map[string]int{"crawlers.tsv": 130, "others.tsv": 100} {
 		rows := readUserAgents(t, name)
 		if len(rows) < least {
-			t.Errorf("%s: %d rows, want more", name, len(rows))
+			t.Errorf("%s: %d rows, want at least %d", name, len(rows), least)
 		}
 		for _, row := range rows {
 			want, field := row[0], row[len(row)-1]

@@ -458,8 +458,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestTornAndLost: a line that was cut off counts as unreadable, even if a request follows on the same
-// line. Lines that the sealer says are lost are missing.
+// A line that was cut off counts as unreadable, even if a request follows on the same line. Lines
+// that the sealer says are lost are missing.
 func TestTornAndLost(t *testing.T) {
 	t.Parallel()
 	cut := asked(0, nil)[:90]

@@ -220,8 +220,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestBytesUnderWay: the bytes of a request that has not ended count, also if the gateway is killed,
-// or stopped while it does not end.
+// The bytes of a request that has not ended count, also if the gateway is killed, or stopped while
+// it does not end.
 func TestBytesUnderWay(t *testing.T) {
 	t.Parallel()
 	const page = 3 << 20

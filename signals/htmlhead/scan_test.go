@@ -181,7 +181,7 @@ func FuzzScan(f *testing.F) {
 			t.Errorf("%q for %q: the search misses %+v", page, name, want)
 		}
 		if n := len(got.Robots) + len(got.TDM) + len(got.Licenses); n > 3*maxFound {
-			t.Errorf("got %d tags, want fewer", n)
+			t.Errorf("got %d tags, want at most %d", n, 3*maxFound)
 		}
 	})
 }

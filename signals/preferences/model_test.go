@@ -212,11 +212,11 @@ func withinBounds(t *testing.T, s preferences.Set) {
 	}
 	for purpose, n := range count {
 		if n > 1 && (purpose != preferences.License || n > 4) {
-			t.Errorf("got %d statements of %s, want fewer", n, purpose)
+			t.Errorf("got %d statements of %s, want 1, or at most 4 of %s", n, purpose, preferences.License)
 		}
 	}
 	if len(count) > len(ranked)+2+32 {
-		t.Errorf("got %d purposes, want fewer", len(count))
+		t.Errorf("got %d purposes, want at most %d", len(count), len(ranked)+2+32)
 	}
 }
 
