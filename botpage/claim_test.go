@@ -315,22 +315,46 @@ func TestLimits(t *testing.T) {
 // TestSlowBody checks that a client that does not send its body holds a connection only briefly.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
+	// As text, and as parts that end before the body does.
+	const form = "Content-Type: application/x-www-form-urlencoded\r\n\r\nhost=shop.example&scope=host"
+	const parts = "Content-Type: multipart/form-data; boundary=b\r\n\r\n" +
+		"--b\r\nContent-Disposition: form-data; name=host\r\n\r\nshop.example\r\n" +
+		"--b\r\nContent-Disposition: form-data; name=scope\r\n\r\nhost\r\n--b--\r\n"
+	for _, tt := range []struct {
+		method, body string
+		serve        func(h *Handler, w http.ResponseWriter, r *http.Request) error
+		status       string
+	}{
+		{http.MethodGet, form, serveAlone, "503"},
+		{http.MethodPost, form, serveAlone, "503"},
+		{http.MethodPost, form, takeAlone, "400"},
+		{http.MethodPost, parts, takeAlone, "400"},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			client, server := net.Pipe()
-			s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_ = new(Handler).ServeHTTP(w, r, nil)
-			})}
+			h := &Handler{cross: http.NewCrossOriginProtection(), clients: newLimits(time.Second, 1)}
+			s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = tt.serve(h, w, r) })}
 			go func() { _ = s.Serve(&pipeListener{server, make(chan struct{})}) }()
 			defer s.Close()
 			began := time.Now()
-			_, _ = io.WriteString(client, method+" /opt-out HTTP/1.1\r\nHost: bot.example\r\nContent-Length: 100\r\n\r\nhost=")
+			_, _ = io.WriteString(client, tt.method+" /opt-out HTTP/1.1\r\nHost: bot.example\r\nContent-Length: 1000\r\n"+tt.body)
+			time.AfterFunc(time.Minute, func() { _ = client.Close() })
 			answer, err := io.ReadAll(client)
-			if took := time.Since(began); err != nil || took != bodyTime || !strings.HasPrefix(string(answer), "HTTP/1.1 503 ") {
-				t.Errorf("%s: open for %v: %v, %s", method, took, err, answer)
+			if took := time.Since(began); err != nil || took != bodyTime || !strings.HasPrefix(string(answer), "HTTP/1.1 "+tt.status+" ") {
+				t.Errorf("%s: open for %v, error %v, answer %s; want %s after %v", tt.method, took, err, answer, tt.status, bodyTime)
 			}
 		})
 	}
+}
+
+// serveAlone serves a request while no gateway runs, and takeAlone reads its form.
+func serveAlone(h *Handler, w http.ResponseWriter, r *http.Request) error {
+	return h.ServeHTTP(w, r, nil)
+}
+
+func takeAlone(h *Handler, w http.ResponseWriter, r *http.Request) error {
+	readUntil(w, time.Now().Add(bodyTime))
+	return h.takeOptOut(w, r, view{})
 }
 
 // pipeListener gives one connection.

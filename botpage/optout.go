@@ -1,11 +1,13 @@
 package botpage
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -137,12 +139,13 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 	if !h.clients.allow(networkOf(r)) {
 		return h.tooMany(w)
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	form, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm)) // to its end, which may come after that of the form
+	r.Body = io.NopCloser(bytes.NewReader(form))
 	c, ok := claimOf(r, v.agent.Agent)
-	readUntil(w, time.Time{}) // a check may take longer
-	if !ok {
+	if err != nil || !ok {
 		return h.fail(w, http.StatusBadRequest, badClaim)
 	}
+	readUntil(w, time.Time{}) // a check may take longer
 	key, err := v.Secret(r.Context())
 	if err != nil {
 		h.logger.Error("no opt-out is possible", zap.Error(err))
