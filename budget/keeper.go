@@ -337,6 +337,49 @@ func (k *Keeper) Returned(agent, name string) {
 	})
 }
 
+// Forgot tells the keeper that the pool may have forgotten what an agent has drawn. The keeper then
+// reports what it knows, because a gateway that draws may know less. A counter of the given memory
+// is not reported. An empty agent stands for all agents.
+func (k *Keeper) Forgot(agent string, memory int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var unsure []*meter
+	for _, a := range k.accounts {
+		if agent != "" && agent != a.agent {
+			continue
+		}
+		for m := range a.meters {
+			if m.memory != 0 && m.memory != memory && !m.uncounted {
+				m.unsure = true
+				unsure = append(unsure, m)
+			}
+		}
+	}
+	if len(unsure) > 0 && !k.closed {
+		k.tasks.Go(func() { k.report(unsure) })
+	}
+}
+
+// report draws from one counter after the other, because there may be very many. A draw that was in
+// progress may have come before the loss; then another one follows. If the pool does not answer,
+// the gateways learn of its return later.
+func (k *Keeper) report(unsure []*meter) {
+	for len(unsure) > 0 {
+		k.mu.Lock()
+		m := unsure[0]
+		if k.closed || !m.unsure {
+			k.mu.Unlock()
+			unsure = unsure[1:]
+			continue
+		}
+		d := k.draw(m)
+		k.mu.Unlock()
+		if <-d.done; d.err != nil {
+			return
+		}
+	}
+}
+
 func (k *Keeper) tell(agent, name string, do func(*meter)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -21,8 +21,8 @@ type Ask struct {
 	// Want is how much the gateway wants. 0 only asks how much is left.
 	Want int64
 	// Drawn is how much all gateways together have drawn, as far as this one knows. The pool needs it
-	// if it has lost its memory. Memory is the Memory of the last [Grant], or 0 before the first.
-	Drawn, Memory int64
+	// if it has lost its memory. Memory and Draws are those of the last [Grant], or 0 before the first.
+	Drawn, Memory, Draws int64
 	// Tell says that, if nothing is left, the pool is to ask other gateways to return their slices.
 	Tell bool
 }
@@ -37,8 +37,10 @@ type Grant struct {
 	Granted, Left int64
 	// Uncounted says that the pool has no room for the counter: Granted is all that this gateway gets.
 	Uncounted bool
-	// Memory changes each time the pool starts empty. A pool that cannot lose its memory returns 0.
-	Memory int64
+	// Memory changes each time the pool starts empty, or finds that it was set back: then Draws, the
+	// number of its changes, is less than that of an earlier Grant. A pool that cannot lose its memory
+	// returns 0.
+	Memory, Draws int64
 }
 
 // ErrAway means that a [Pool] was not asked because it cannot be reached.
@@ -62,13 +64,15 @@ type meter struct {
 
 	held    int64 // drawn and not used yet; negative if more was used than drawn
 	left    int64 // in the pool at its last answer; the limit before the first answer
-	memory  int64 // of the pool at its last answer
+	memory  int64 // of the pool at its last answer, like draws
+	draws   int64
 	waiting int64 // requests that wait for a draw
 
 	tight     bool // another gateway ran out, so this one keeps no reserve any more
 	dry       bool // nothing is left, neither here nor in the pool
 	idle      bool // not used since the last sweep
 	release   bool // the next draw returns held
+	unsure    bool // the pool may have forgotten what was drawn, and no draw has told it since
 	uncounted bool
 	drawing   *draw         // in progress, or nil
 	gave      chan struct{} // a request or another gateway has returned something
@@ -108,7 +112,7 @@ func (m *meter) usable() int64 { return m.held + min(m.left, 0) }
 
 // ask removes from held what the meter returns, and builds the ask for the pool.
 func (m *meter) ask(gateways int) Ask {
-	a := Ask{Agent: m.account.agent, Day: m.account.day.name, Name: m.name, Limit: m.limit, Drawn: m.limit - m.left, Memory: m.memory}
+	a := Ask{Agent: m.account.agent, Day: m.account.day.name, Name: m.name, Limit: m.limit, Drawn: m.limit - m.left, Memory: m.memory, Draws: m.draws}
 	keep, ahead := m.held, !m.release
 	if m.release || m.tight {
 		keep = min(m.held, m.waited())
@@ -117,7 +121,7 @@ func (m *meter) ask(gateways int) Ask {
 	if a.Settle = keep - m.held; m.held < 0 {
 		a.Settle = -m.held
 	}
-	m.held, m.release = m.held+a.Settle, false
+	m.held, m.release, m.unsure = m.held+a.Settle, false, false
 	if m.waiting > 0 || ahead && m.low(gateways) {
 		a.Want = max(m.slice(gateways)-m.held, 0)
 	}
@@ -136,7 +140,7 @@ func (m *meter) failed(a Ask, err error) {
 // answered adds what the pool has granted. The limit may have changed since the ask.
 func (m *meter) answered(a Ask, g Grant) {
 	m.held, m.left = m.held+g.Granted, g.Left+m.limit-a.Limit
-	m.uncounted, m.memory = g.Uncounted, g.Memory
+	m.uncounted, m.memory, m.draws = g.Uncounted, g.Memory, g.Draws
 }
 
 // spent reports whether waiting is useless.

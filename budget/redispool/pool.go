@@ -1,9 +1,11 @@
 // Package redispool keeps the budgets of agents in Redis or Valkey, so that the gateways of a fleet
 // share them ([budget.Pool]).
 //
-//	{PREFIX:budget:AGENT}:DAY  hash     how much of each limit is drawn, and when the hash was made, so
-//	                                    that a loss is noticed; expires after two days
-//	{PREFIX}:fleet:budgets     channel  counters that ran empty, and counters that got something back
+//	{PREFIX:budget:AGENT}:DAY  hash     how much of each limit is drawn, when the hash was made, and how
+//	                                    often it was changed, so that a loss is noticed; expires after
+//	                                    two days
+//	{PREFIX}:fleet:budgets     channel  counters that ran empty, counters that got something back, and
+//	                                    hashes that are new
 //
 // Each agent has its own hash tag, so a Redis Cluster spreads the agents over its nodes. A hash has
 // room for 200,000 counters. Beyond that, each gateway counts new hosts alone.
@@ -41,12 +43,14 @@ type Counters struct {
 	room int // 0 means maxCounters, which is too many for a test
 }
 
-// news tells other gateways that a counter is used up, or that something was returned to it.
+// news tells other gateways that a counter is used up, that something was returned to it, or that
+// an agent's hash is new.
 type news struct {
 	From     string `json:"from"`
 	Agent    string `json:"agent"`
 	Name     string `json:"name"`
 	Returned bool   `json:"returned,omitempty"`
+	Memory   int64  `json:"memory,omitempty"` // of a new hash
 }
 
 func (n news) String() string {
@@ -67,14 +71,15 @@ func (p *Counters) Draw(ctx context.Context, a budget.Ask) (answer budget.Grant,
 		needed = said.String()
 	}
 	said.Returned = true
+	fresh := news{From: p.Link.Process, Agent: a.Agent, Returned: true, Memory: time.Now().UnixMicro()}
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	got, err := drawScript.Exec(ctx, p.Link.Client(), []string{"{" + p.Link.Prefix + ":budget:" + a.Agent + "}:" + a.Day}, []string{
 		a.Name, number(a.Limit), number(a.Settle), number(a.Want), number(a.Drawn),
 		number(keptFor.Milliseconds()), number(int64(cmp.Or(p.room, maxCounters))), p.channel(), needed, said.String(),
-		number(a.Memory), number(time.Now().UnixMicro()),
+		number(a.Memory), number(fresh.Memory), number(a.Draws), fresh.String(),
 	}).AsIntSlice()
-	if err == nil && len(got) != 4 {
-		err = fmt.Errorf("the script answered %d values, want 4", len(got))
+	if err == nil && len(got) != 5 {
+		err = fmt.Errorf("the script answered %d values, want 5", len(got))
 	}
 	if err != nil {
 		if _, refused := rueidis.IsRedisErr(err); !refused || link.IsReadOnly(err) {
@@ -82,7 +87,7 @@ func (p *Counters) Draw(ctx context.Context, a budget.Ask) (answer budget.Grant,
 		}
 		return answer, fmt.Errorf("drawing from a budget in redis: %w", err)
 	}
-	return budget.Grant{Granted: got[0], Left: got[1], Uncounted: got[2] == 1, Memory: got[3]}, nil
+	return budget.Grant{Granted: got[0], Left: got[1], Uncounted: got[2] == 1, Memory: got[3], Draws: got[4]}, nil
 }
 
 func (p *Counters) channel() string { return p.Link.Channel("{" + p.Link.Prefix + "}:fleet:budgets") }
@@ -93,7 +98,8 @@ func (p *Counters) Gateways() int { return max(p.Link.State().Gateways, 1) }
 // Patience implements [budget.Pool]. Another gateway that answers takes milliseconds.
 func (p *Counters) Patience() time.Duration { return link.Timeout }
 
-// Listen tells a keeper what other gateways need and give back, until ctx ends.
+// Listen tells a keeper what other gateways need and give back, and what Redis has forgotten, until
+// ctx ends.
 func (p *Counters) Listen(ctx context.Context, k *budget.Keeper) {
 	p.Link.Listen(ctx, p.channel(), func(text string) {
 		var n news
@@ -101,7 +107,10 @@ func (p *Counters) Listen(ctx context.Context, k *budget.Keeper) {
 		switch {
 		case text == "": // messages may be missing
 			k.Returned("", "")
+			k.Forgot("", 0)
 		case err != nil || n.From == p.Link.Process:
+		case n.Memory != 0:
+			k.Forgot(n.Agent, n.Memory)
 		case n.Returned:
 			k.Returned(n.Agent, n.Name)
 		default:

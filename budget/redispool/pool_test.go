@@ -239,6 +239,82 @@ func TestEachRemembers(t *testing.T) {
 	}
 }
 
+// TestOthersRemember checks that an empty Redis also learns what gateways have drawn that do not ask
+// it for more.
+func TestOthersRemember(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		first  int // requests of the gateway that goes on
+		limits budget.Config
+	}{
+		{"requests", 10, budget.Config{Requests: "200/day"}},
+		{"new gateway", 0, budget.Config{Requests: "200/day"}},
+		{"host", 10, budget.Config{PerHost: "200/day"}},
+		{"new gateway, host", 0, budget.Config{PerHost: "200/day"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			gateways := []gateway{open(t, s), open(t, s)}
+			l := limits(t, tt.limits)
+			passed := 0
+			for i, n := range []int{tt.first, 120} {
+				for range n {
+					if _, err := gateways[i].Take(t.Context(), "a", l, "h"); err != nil {
+						t.Fatal(err)
+					}
+					passed++
+				}
+			}
+			s.Say("FLUSHALL")
+			var lost atomic.Int64
+			for {
+				if _, err := gateways[0].patiently(t, l, "h", &lost); err != nil {
+					break
+				}
+				passed++
+				time.Sleep(time.Millisecond) // a crawler waits for the answer of the site
+			}
+			// What it drew before the other reported was not counted.
+			if passed > 206 || passed < 190 {
+				t.Errorf("%d requests passed, want about 200", passed)
+			}
+		})
+	}
+}
+
+// TestSetBack checks that gateways restore what a Redis has forgotten that comes back with an older
+// copy of its data.
+func TestSetBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	gateways := []gateway{open(t, s), open(t, s)}
+	l := limits(t, budget.Config{Requests: "200/day"})
+	var lost atomic.Int64
+	passed := 0
+	take := func(by, n int) {
+		for ; n > 0; n-- {
+			if _, err := gateways[by].patiently(t, l, "h", &lost); err != nil {
+				return
+			}
+			passed++
+		}
+	}
+	take(0, 10)
+	s.Say("SAVE")
+	take(1, 120)
+	s.Kill()
+	redistest.Eventually(t, "Redis is away", func() bool { return !gateways[0].pool.Link.State().Up && !gateways[1].pool.Link.State().Up })
+	s.Start()
+	redistest.Eventually(t, "all listen again", func() bool {
+		return gateways[0].pool.Link.State().Up && gateways[1].pool.Link.State().Up && subscribers(s) == 2
+	})
+	if take(0, 300); passed > 206 || passed < 190 {
+		t.Errorf("%d requests passed, want about 200", passed)
+	}
+}
+
 // TestNoRoom checks that each gateway counts a host beyond the maximum of counters itself, and
 // neither refuses nor passes all its requests.
 func TestNoRoom(t *testing.T) {
