@@ -60,12 +60,24 @@ func Allow(ctx context.Context, e *engine.Engine, request AllowRequest) (given O
 		return given, badRequest("until %s is over", request.Until)
 	case order.Until.After(last):
 		return given, badRequest("until %s is too late: an exception at run time lasts %s at most, until %s: see the option allow_for",
-			request.Until, longest, last.Format(time.RFC3339))
+			request.Until, inDays(longest), last.Format(time.RFC3339))
 	}
 	if err := checkAgent(e, order.Agent(), nil); err != nil {
 		return given, err
 	}
 	return give(ctx, e, order)
+}
+
+// inDays is a duration in days, or as Go writes it if they are not whole.
+func inDays(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d == day:
+		return "1 day"
+	case d%day == 0:
+		return fmt.Sprintf("%d days", d/day)
+	}
+	return d.String()
 }
 
 // give gives a canonical order to this gateway and to the fleet.

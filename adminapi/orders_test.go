@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 )
 
 // TestAuthor checks that an order over a unix socket has the name of the user at the other end, and
@@ -36,6 +37,20 @@ func TestAuthor(t *testing.T) {
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{}))
 	if got := authorOf(context.WithValue(ctx, peerKey{}, new(peer)), "dora"); got != "dora" {
 		t.Errorf("author over TCP = %q, want dora", got)
+	}
+}
+
+func TestInDays(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		24 * time.Hour:   "1 day",
+		720 * time.Hour:  "30 days",
+		36 * time.Hour:   "36h0m0s",
+		90 * time.Minute: "1h30m0s",
+	} {
+		if got := inDays(d); got != want {
+			t.Errorf("inDays(%v) = %q, want %q", d, got, want)
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ var mistyped = map[string][][2]string{
 		{"10.0.0.0/8 --agent acme-news --until {soon} --by ada --ticket T-1", "ranges are for the address guard"},
 		{"shop.example --agent acme-news --until tomorrow --by ada --ticket T-1", "want a date such as 2026-12-31"},
 		{"shop.example --agent acme-news --until 2020-01-01 --by ada --ticket T-1", "is over"},
-		{"shop.example --agent acme-news --until 2099-01-01 --by ada --ticket T-1", "lasts 720h0m0s at most, until 20"},
+		{"shop.example --agent acme-news --until 2099-01-01 --by ada --ticket T-1", "lasts 30 days at most, until 20"},
 		{"shop.example --agent acme-news --path feed --until {soon} --by ada --ticket T-1", "does not start with a slash"},
 		{"shop.example --agent acme-news --path /a* --until {soon} --by ada --ticket T-1", "want a plain prefix"},
 		{"shop.example --agent acme-news --path /a/../b --until {soon} --by ada --ticket T-1", "servers resolve it to"},

@@ -71,7 +71,7 @@ func TestAllow(t *testing.T) {
 	}
 	name := "AcmeBot@" + f.host + " /private"
 	f.decided("before", enforce.ReasonDisallowed)
-	f.run(0, 2, "an exception at run time lasts 720h0m0s at most, until 20", "allow", f.host, "--agent", "AcmeBot", "--until", "2099-12-31", "--by", "dora", "--ticket", "OPS-4711")
+	f.run(0, 2, "an exception at run time lasts 30 days at most, until 20", "allow", f.host, "--agent", "AcmeBot", "--until", "2099-12-31", "--by", "dora", "--ticket", "OPS-4711")
 	f.run(1, 2, `no agent "AcmeBto" is configured: near it is AcmeBot`, "allow", f.host, "--agent", "AcmeBto", "--until", time.Now().Add(time.Hour).UTC().Format(time.RFC3339), "--by", "dora", "--ticket", "OPS-4711")
 	give(0)
 	f.decided("given", enforce.ReasonException)
