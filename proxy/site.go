@@ -132,6 +132,10 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 		logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits on connections do not apply there",
 			zap.Strings("listen", s.Server.Listen))
 	}
+	if reach.TrustsClients(s.Server) {
+		logger.Warn("a client behind a trusted proxy may choose its own address by X-Forwarded-For: set trusted_proxies_strict",
+			zap.Strings("listen", s.Server.Listen))
+	}
 	if err := engine.WithoutHTTP3(s.Server, logger); err != nil {
 		return err
 	}

@@ -37,6 +37,24 @@ func forwarded(g *rig.Gateway, method, target, client string) (rig.Answer, error
 	return w.Ask(method, head+"\r\n")
 }
 
+// TestTrustedProxies checks that the gateway warns if Caddy believes what clients say of their
+// address.
+func TestTrustedProxies(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]int{
+		"trusted_proxies static 127.0.0.1/32":                         1,
+		"trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict": 0,
+		"trusted_proxies_unix":                                        1,
+		"trusted_proxies_unix\ntrusted_proxies_strict":                0,
+		"timeouts {\nread_header 30s\n}":                              0,
+	} {
+		g := rig.New(t, rig.Config{Global: "servers {\n" + options + "\n}"})
+		if n := strings.Count(g.Stderr.String(), "set trusted_proxies_strict"); n != want {
+			t.Errorf("%q: %d warnings, want %d", options, n, want)
+		}
+	}
+}
+
 // TestClients sends each kind of request from addresses that may use the gateway and from others.
 func TestClients(t *testing.T) {
 	t.Parallel()

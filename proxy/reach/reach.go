@@ -67,6 +67,14 @@ func CheckServer(server *caddyhttp.Server) error {
 	return nil
 }
 
+// TrustsClients reports whether a server takes the address of a client from what the client itself
+// may write: without trusted_proxies_strict, Caddy takes the first address of X-Forwarded-For, and
+// most proxies append theirs. Caddy has no function that tells of trusted_proxies.
+func TrustsClients(server *caddyhttp.Server) bool {
+	trusted := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
+	return server.TrustedProxiesStrict == 0 && (server.TrustedProxiesUnix || trusted.IsValid() && !trusted.IsNil())
+}
+
 // handlerJSON has the members of a handler's configuration that matter here. Routes are a
 // subroute's.
 type handlerJSON struct {
