@@ -179,6 +179,18 @@ func (e *Enforcer) Beyond(a *Agent, o origin.Origin, method string) error {
 	return nil
 }
 
+// StillExempt returns an error if an exception let a request for the path pass, and none does any more: the time of an
+// order may be over, or somebody lifted it. The rules decide the next try. The error is for [Decision.RefuseSlot].
+func (e *Enforcer) StillExempt(d *Decision, path string) error {
+	if d.Reason != ReasonException {
+		return nil
+	}
+	if again := *d; !e.exempted(&again, path) {
+		return &refusal{reason: ReasonRateLimited, detail: "the exception ended while the request was held", wait: time.Second}
+	}
+	return nil
+}
+
 // exempted takes the steps by which the operator lets a request pass without rules, and reports whether they decided.
 func (e *Enforcer) exempted(d *Decision, path string) bool {
 	if d.Mode == ModeOff {

@@ -160,6 +160,62 @@ func TestAllowDecides(t *testing.T) {
 	}
 }
 
+// TestExceptionEndsWhileWaiting checks that a request that waits does not outlive the exception that
+// let it pass: the time of the exception, the longest time of an order, or an order that is lifted.
+func TestExceptionEndsWhileWaiting(t *testing.T) {
+	t.Parallel()
+	order := allow("a", "acme@shop.test /private")
+	until := now.Add(time.Hour).Format(time.RFC3339)
+	for _, tt := range []struct {
+		name   string
+		orders []Stop
+		policy PolicyConfig
+		wait   time.Duration
+		lift   bool
+		want   bool // it is still exempt
+	}{
+		{"just before the end of an order", []Stop{order}, PolicyConfig{}, 24*time.Hour - 1, false, true},
+		{"at the end of an order", []Stop{order}, PolicyConfig{}, 24 * time.Hour, false, false},
+		{"a lifted order", []Stop{order}, PolicyConfig{}, 0, true, false},
+		{"a lifted order of two", []Stop{order, allow("b", "acme@shop.test")}, PolicyConfig{}, 0, true, true},
+		{"before the end in the configuration", nil, PolicyConfig{Exceptions: []Exception{{Hosts: []string{"shop.test"}, Until: until}}}, time.Hour - 1, false, true},
+		{"after the end in the configuration", nil, PolicyConfig{Exceptions: []Exception{{Hosts: []string{"shop.test"}, Until: until}}}, time.Hour, false, false},
+		{"no exception", nil, PolicyConfig{Mode: ModeOff}, time.Hour, false, true},
+	} {
+		var k Stops
+		for _, order := range tt.orders {
+			if err := k.Set(order); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, tt.policy), &k)
+		e.AllowFor = 48 * time.Hour
+		d := ask(t, e, crawler(t, "acme/1.0"), "http://shop.test/private")
+		if !d.Allowed {
+			t.Fatalf("%s: %s", tt.name, d.Reason)
+		}
+		if tt.lift {
+			if err := k.Update(func(s StopSet) (StopSet, error) {
+				s, _, _ = s.Lift(order, Lift{By: "ada", At: now})
+				return s, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.Now = func() time.Time { return now.Add(tt.wait) }
+		err := e.StillExempt(&d, "/private")
+		if (err == nil) != tt.want {
+			t.Errorf("%s: the error is %v", tt.name, err)
+		}
+		if err == nil {
+			continue
+		}
+		if again := d.RefuseSlot(t.Context(), err); again.Allowed || again.Reason != ReasonRateLimited || again.RetryAfter != time.Second {
+			t.Errorf("%s: the refusal is %s, Retry-After %s", tt.name, again.Reason, again.RetryAfter)
+		}
+	}
+}
+
 // TestAllowIsKept checks that the stored form keeps exceptions apart from stops, so that an earlier
 // release reads only the stops.
 func TestAllowIsKept(t *testing.T) {

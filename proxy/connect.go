@@ -264,7 +264,7 @@ func (c *connect) relay() {
 	age := time.Duration(c.site.Engine.Config.Limits.TunnelAge)
 	ctx, old := context.WithDeadlineCause(ctx, c.opens.began.Add(age), errTooOld)
 	defer old()
-	go c.watch(ctx, cancel)
+	go c.watch(ctx, cancel, c.decision.Reason == enforce.ReasonException)
 	to := c.dialed
 	if c.budget != nil {
 		to = &metered{to, c.exchange, ctx, cancel}
@@ -294,7 +294,7 @@ func (c *connect) end(err error) {
 		c.deny(enforce.ReasonKillSwitch, stop.Error())
 	case isSpent(err):
 		c.decision = c.decision.RefuseSlot(c.ctx, err)
-	case c.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errBeyond), errors.Is(err, errTooOld), errors.Is(err, errStopping):
+	case c.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errBeyond), errors.Is(err, errExceptionOver), errors.Is(err, errTooOld), errors.Is(err, errStopping):
 		c.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
 	}
 }
@@ -306,7 +306,7 @@ func (c *connect) dialOrigin() (connected bool) {
 		err = c.spend(c.origin, false)
 	}
 	if err == nil {
-		err = c.pace(c.origin)
+		err = c.pace(origin.Target{Origin: c.origin})
 	}
 	if err != nil {
 		c.decision = c.decision.RefuseSlot(c.ctx, err)

@@ -85,7 +85,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	if itself {
 		return x.serveRobotsTxt(target)
 	}
-	if err := x.pace(target.Origin); err != nil {
+	if err := x.pace(target); err != nil {
 		return x.refuseSlot(err)
 	}
 	defer x.slot.Done()
@@ -122,10 +122,10 @@ func (x *exchange) noteStop() {
 	}
 }
 
-// pace waits for the host's turn. A boundary of the agent may close during that wait, or during the
-// earlier wait for the rules, and another configuration may be loaded.
-func (x *exchange) pace(o origin.Origin) error {
-	d := &x.decision
+// pace waits for the host's turn. A boundary of the agent may close, and an exception may end, during
+// that wait or the earlier one for the rules, and another configuration may be loaded.
+func (x *exchange) pace(target origin.Target) error {
+	d, o := &x.decision, target.Origin
 	if !d.Paced() {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (x *exchange) pace(o origin.Origin) error {
 	d.Wait = time.Since(began)
 	step.waited(d, err)
 	if err == nil {
-		if err = x.beyond(o); err != nil {
+		if err = x.beyond(target); err != nil {
 			x.slot.Cancel()
 		}
 	}
@@ -150,15 +150,18 @@ func (x *exchange) pace(o origin.Origin) error {
 
 // beyond returns an error if the request may not go any more. After a reload, a site of the current
 // configuration must let it go, because the operator may have taken its host away.
-func (x *exchange) beyond(o origin.Origin) (err error) {
+func (x *exchange) beyond(target origin.Target) (err error) {
+	refuses := func(e *enforce.Enforcer, a *enforce.Agent) error {
+		return cmp.Or(e.Beyond(a, target.Origin, x.r.Method), e.StillExempt(&x.decision, target.Path))
+	}
 	here := x.site.SitePolicy
-	err = here.Enforcer.Beyond(x.identity.Config, o, x.r.Method)
+	err = refuses(here.Enforcer, x.identity.Config)
 	if here.Server == nil || here.Life.Err() == nil {
 		return err
 	}
 	for _, next := range here.Successors() { // none while the gateway stops
 		now, _ := next.Identifier.Named(x.identity.Agent) // its block may be missing
-		if err = next.Enforcer.Beyond(now.Config, o, x.r.Method); err == nil {
+		if err = refuses(next.Enforcer, now.Config); err == nil {
 			return nil
 		}
 	}

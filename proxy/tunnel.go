@@ -21,11 +21,16 @@ var (
 	errTooOld = errors.New("it is older than tunnel_age")
 	// errNotReopened is why a blind tunnel ends at a reload.
 	errNotReopened = errors.New("the configuration loaded since would not open it")
+	// errExceptionOver ends a blind tunnel that only an exception allowed.
+	errExceptionOver = errors.New("the exception that allowed it has ended")
 	// errBeyond ends a blind tunnel when a boundary of its agent closes or changes.
 	errBeyond = errors.New("it is outside of a boundary of its agent now")
 	// errStopping is why a tunnel ends with the process.
 	errStopping = errors.New("the gateway stops")
 )
+
+// exemptEvery is how often a blind tunnel asks whether its exception is still in force.
+const exemptEvery = time.Second
 
 // tunnel is what requests inside a tunnel inherit from their CONNECT. It is safe for concurrent
 // use.
@@ -67,19 +72,28 @@ func (t *tunnel) site() *engine.SitePolicy {
 	return nil
 }
 
-// watch ends a blind tunnel when it is outside a boundary of its agent, and at a reload after which
-// it would not be opened. If several sites have replaced the first one, watch follows the hours and
-// the file of hosts of one of them.
-func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
+// watch ends a blind tunnel when it is outside a boundary of its agent, when the exception that
+// allowed it ends, and at a reload after which it would not be opened. If several sites have replaced
+// the first one, watch follows the hours and the file of hosts of one of them.
+func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc, exempt bool) {
 	for s, agent, relisted := c.opens.home, c.identity.Config, c.relisted; ; {
 		var closes <-chan time.Time
 		if at := agent.Closes(time.Now()); !at.IsZero() {
 			closes = time.After(time.Until(at))
 		}
+		var asks <-chan time.Time
+		if exempt { // an order may be lifted at any time
+			asks = time.After(exemptEvery)
+		}
 		select {
 		case <-s.Life.Done():
 		case <-relisted:
 		case <-closes:
+		case <-asks:
+			if s.Life.Err() == nil && !c.stillAllowed(ctx, s) {
+				end(errExceptionOver)
+				return
+			}
 		case <-ctx.Done():
 			return
 		}

@@ -89,7 +89,7 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 			site.Enforcer = &enforce.Enforcer{Policy: operator} // without rules, the enforcer would open no tunnel
 			began := time.Now()
 			ctx, end := context.WithCancelCause(life)
-			go c.watch(ctx, end)
+			go c.watch(ctx, end, false)
 			time.Sleep(time.Hour)
 			if tt.hosts != "" {
 				write(tt.hosts)
@@ -101,6 +101,62 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 			lasted := time.Since(began)
 			if ended := ctx.Err() != nil; ended != (tt.ends > 0) || ended && (lasted < tt.ends || lasted > tt.ends+3*time.Second || !errors.Is(context.Cause(ctx), errBeyond)) {
 				t.Errorf("%s: the tunnel lasted %s, cause %v; want %s", tt.name, lasted, context.Cause(ctx), tt.ends)
+			}
+			over()
+			synctest.Wait()
+		})
+	}
+}
+
+// TestBlindTunnelEndsWithItsException checks that a blind tunnel that only an exception allows ends
+// when the exception does, or is lifted. The time is virtual.
+func TestBlindTunnelEndsWithItsException(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]time.Duration{"its end": 2 * time.Hour, "lifted": time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			life, over := context.WithCancel(t.Context())
+			defer over()
+			id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "acme"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			operator, _, err := enforce.NewPolicy(enforce.PolicyConfig{ConnectDefault: enforce.ConnectTunnel}, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			orders, began := new(enforce.Stops), time.Now()
+			order := enforce.Stop{
+				Scope: enforce.StopAllow, Value: "acme@site.example", Until: began.Add(2 * time.Hour),
+				ID: "1", By: "dora", Ticket: "OPS-1", At: began,
+			}
+			if err := orders.Set(order); err != nil {
+				t.Fatal(err)
+			}
+			enforcer := &enforce.Enforcer{Policy: operator, Stops: orders, AllowFor: 24 * time.Hour} // nothing else allows: it has no rules
+			site := &engine.SitePolicy{Life: life, Identifier: id, Operator: operator, Enforcer: enforcer}
+			from := enforce.Sender{UserAgent: "acme/1", Source: netip.MustParseAddr("127.0.0.1")}
+			o := origin.Origin{Scheme: "https", Host: "site.example", Port: 443}
+			c := &connect{exchange: &exchange{identity: id.Opaque(life, from)}, origin: o, opens: &tunnel{home: site, from: from}, relisted: id.Relisted()}
+			ctx, end := context.WithCancelCause(life)
+			go c.watch(ctx, end, enforcer.DecideTunnel(ctx, c.identity, o).Reason == enforce.ReasonException)
+			time.Sleep(time.Hour - 1)
+			if ctx.Err() != nil {
+				t.Errorf("%s: the tunnel ended early: %v", name, context.Cause(ctx))
+			}
+			if name == "lifted" {
+				if err := orders.Update(func(s enforce.StopSet) (enforce.StopSet, error) {
+					s, _, _ = s.Lift(order, enforce.Lift{By: "dora", At: time.Now()})
+					return s, nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(3 * time.Hour):
+			}
+			if lasted := time.Since(began); lasted < ends || lasted > ends+exemptEvery || !errors.Is(context.Cause(ctx), errExceptionOver) {
+				t.Errorf("%s: the tunnel lasted %s, cause %v; want %s", name, lasted, context.Cause(ctx), ends)
 			}
 			over()
 			synctest.Wait()
@@ -157,7 +213,7 @@ func TestHoursEndWhileWaiting(t *testing.T) {
 			t.Fatal(x.decision.Reason)
 		}
 		now = now.Add(tt.wait)
-		if err := x.pace(target.Origin); err != nil {
+		if err := x.pace(target); err != nil {
 			x.decision = x.decision.RefuseSlot(t.Context(), err)
 		}
 		if d := x.decision; d.Reason != tt.want || d.Allowed != tt.want.Allows() || d.RetryAfter.Round(time.Minute) != tt.retry {
