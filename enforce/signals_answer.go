@@ -148,21 +148,8 @@ func (a AnswerSignals) Read(tokens, alsoObey []string, before preferences.Set) (
 		names = slices.Concat(tokens, alsoObey)
 	}
 	header, tags := directives.Header(a.Header["X-Robots-Tag"], names), directives.Meta(a.Page.Robots, names)
-	page := preferences.PageTags{Flags: tags.Flags, LicenceLinks: a.Page.Licenses}
-	page.Reservation = reservation(a.Page.TDM)
-	return header.Join(tags), preferences.Join(before, preferences.Fields(a.Header, header.Flags), page.Of())
-}
-
-// reservation is what the TDMRep tags of a page say. If there are several, one that reserves
-// rights wins.
-func reservation(tags []htmlhead.Named) (reserved string) {
-	for _, tag := range tags {
-		content := strings.TrimSpace(tag.Content)
-		if tag.Name == "tdm-reservation" && (content == "1" || content == "0" && reserved == "") {
-			reserved = content
-		}
-	}
-	return reserved
+	page := preferences.Page(tags.Flags, a.Page.TDM, a.Page.Licenses)
+	return header.Join(tags), preferences.Join(before, preferences.Fields(a.Header, header.Flags), page)
 }
 
 // appendTo appends the fields and tags, as "Name: value", up to a number of bytes.

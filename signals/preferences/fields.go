@@ -49,19 +49,18 @@ func Fields(h http.Header, x directives.Flags) Set {
 	return s.normalized()
 }
 
-// PageTags is what the meta and link elements of an HTML page say.
-type PageTags struct {
-	Flags        directives.Flags // of the robots meta elements that apply to the agent
-	Reservation  string           // content of the meta element tdm-reservation
-	LicenceLinks []string         // href of link elements that have rel=license and type application/rsl+xml
-}
-
-// Of returns what a page says.
-func (p PageTags) Of() Set {
+// Page returns what the elements of an HTML page say: the robots meta elements that apply to the
+// agent, the meta elements of TDMRep, and the licences of link elements that have rel=license and
+// type application/rsl+xml.
+func Page(said directives.Flags, tdm []directives.Named, licences []string) Set {
 	var s Set
-	s.flags(p.Flags, Meta)
-	s.reserve(TDMMeta, strings.Trim(p.Reservation, blanks))
-	for _, url := range p.LicenceLinks {
+	s.flags(said, Meta)
+	for _, tag := range tdm {
+		if tag.Name == "tdm-reservation" {
+			s.reserve(TDMMeta, strings.TrimSpace(tag.Content))
+		}
+	}
+	for _, url := range licences {
 		s.licence(url, Meta, 0)
 	}
 	return s.normalized()

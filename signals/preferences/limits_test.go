@@ -68,7 +68,7 @@ func TestLimitsOfBytes(t *testing.T) {
 		}},
 		{"bytes of a licence in a Link field", 512, func(n int) bool { return len(fieldOf("Link", linkTo(address(n))).Decided()) == 1 }},
 		{"bytes of a licence in a page", 512, func(n int) bool {
-			return len(preferences.PageTags{LicenceLinks: []string{address(n)}}.Of().Decided()) == 1
+			return len(preferences.Page(0, nil, []string{address(n)}).Decided()) == 1
 		}},
 		{"bytes of a licence in robots.txt", 512, func(n int) bool { return len(fileOf("License: "+address(n)).Decided()) == 1 }},
 		{"bytes of a purpose in Content-Usage", 64, func(n int) bool {

@@ -94,7 +94,7 @@ func (m *model) sayTDM(place int, v preferences.Value) preferences.Set {
 	case 1:
 		return fieldOf("Tdm-Reservation", text)
 	}
-	return preferences.PageTags{Reservation: text}.Of()
+	return preferences.Page(0, reserving(text), nil)
 }
 
 // sayMark returns a Set of a robots directive.
@@ -102,7 +102,7 @@ func (m *model) sayMark(kind byte) preferences.Set {
 	said := [...]directives.Flags{directives.NoIndex, directives.NoArchive, directives.NoAI}[kind]
 	m.say([]string{preferences.Search, preferences.Archive, preferences.TrainAI}[kind], preferences.No)
 	if kind == 1 {
-		return preferences.PageTags{Flags: said}.Of()
+		return preferences.Page(said, nil, nil)
 	}
 	return preferences.Fields(http.Header{}, said)
 }

@@ -109,7 +109,7 @@ func TestDictionary(t *testing.T) {
 		robots("User-agent: *\nAllow: /\n\nContent-Usage: train-ai=n, genai=y, odd=x", "/", "a"),
 		preferences.Fields(http.Header{}, directives.NoIndex))
 	s = preferences.Join(s, fieldOf("Content-Signal", "use=reference"), fieldOf("Content-Usage", "noindex=y"),
-		fieldOf("Link", linkTo("https://a.example/l.xml")), preferences.PageTags{LicenceLinks: []string{"/caf\u00e9"}}.Of())
+		fieldOf("Link", linkTo("https://a.example/l.xml")), preferences.Page(0, nil, []string{"/caf\u00e9"}))
 	said := []directives.Directive{
 		{Name: "noindex"},
 		{Name: "unavailable_after", Value: time.Unix(1790000000, 999)},
@@ -155,7 +155,7 @@ func FuzzJoin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, lines, signal, reservation string) {
 		a := robots("User-agent: *\n"+lines, "/a", "x")
 		b := preferences.Fields(http.Header{"Content-Signal": {signal}, "Content-Usage": {lines}, "Tdm-Reservation": {reservation}}, 0)
-		c := preferences.PageTags{Reservation: signal, Flags: []directives.Flags{directives.NoAI, 0}[len(lines)%2]}.Of()
+		c := preferences.Page([]directives.Flags{directives.NoAI, 0}[len(lines)%2], reserving(signal), nil)
 		sets := []preferences.Set{a, b, c}
 		all := preferences.Join(a, b, c)
 		for name, other := range map[string]preferences.Set{

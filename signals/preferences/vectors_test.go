@@ -227,6 +227,14 @@ func TestTDMFileVectors(t *testing.T) {
 	}
 }
 
+// reserving returns meta elements of TDMRep.
+func reserving(values ...string) (tags []directives.Named) {
+	for _, value := range values {
+		tags = append(tags, directives.Named{Name: "tdm-reservation", Content: value})
+	}
+	return tags
+}
+
 // TDMRep has its own order: file, field, meta element. A later one supersedes, and a missing one
 // does not reset anything ("Processing priority"). The result is joined with the other sources.
 func TestTDMOrder(t *testing.T) {
@@ -237,7 +245,7 @@ func TestTDMOrder(t *testing.T) {
 	}
 	file := rules.Apply("/").Set()
 	field := func(lines string) preferences.Set { return preferences.Fields(response(lines), 0) }
-	meta := func(value string) preferences.Set { return preferences.PageTags{Reservation: value}.Of() }
+	meta := func(values ...string) preferences.Set { return preferences.Page(0, reserving(values...), nil) }
 	for _, c := range []struct {
 		name string
 		sets []preferences.Set
@@ -252,6 +260,11 @@ func TestTDMOrder(t *testing.T) {
 		{
 			"the meta element supersedes both",
 			[]preferences.Set{file, field("tdm-reservation: 0"), meta("1")},
+			"train-ai=n;from=meta, tdm=n;from=meta",
+		},
+		{
+			"two meta elements: the strictest",
+			[]preferences.Set{meta("0", "\n1 ", "0")},
 			"train-ai=n;from=meta, tdm=n;from=meta",
 		},
 		{
@@ -283,8 +296,8 @@ func TestTDMOrder(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	t.Parallel()
-	p := preferences.PageTags{Flags: directives.NoAI | directives.NoIndex, LicenceLinks: []string{"/l.xml", ""}}
-	if got, want := text(p.Of()), `search=n;from=meta, train-ai=n;from=meta, license="/l.xml";from=meta`; got != want {
+	p := preferences.Page(directives.NoAI|directives.NoIndex, []directives.Named{{Name: "tdm-policy", Content: "1"}}, []string{"/l.xml", ""})
+	if got, want := text(p), `search=n;from=meta, train-ai=n;from=meta, license="/l.xml";from=meta`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
