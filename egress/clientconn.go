@@ -61,8 +61,6 @@ func (c *replayConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 // NetConn returns the connection within; crypto/tls has the same method.
 func (c *replayConn) NetConn() net.Conn { return c.within }
 
-func (c *replayConn) CloseWrite() error { return closeWrite(c.within) }
-
 // hijack takes the client's connection over from the server and clears all deadlines. The
 // connection first returns the bytes that the server has read ahead.
 func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
@@ -89,7 +87,8 @@ func writeHead(w io.Writer, status string, h http.Header) error {
 	return nil
 }
 
-// closeWrite closes the sending half of c, or of a connection within c, if there is one to close.
+// closeWrite closes the sending half of c, or of a connection within c that NetConn methods return,
+// if there is one to close.
 func closeWrite(c any) error {
 	if half, ok := find[interface{ CloseWrite() error }](c); ok {
 		return half.CloseWrite()

@@ -72,9 +72,6 @@ type innerConn struct {
 	fronted bool // SNI asks for another host than the CONNECT did
 }
 
-// NetConn returns the client's connection within; crypto/tls has the same method.
-func (c *innerConn) NetConn() net.Conn { return c.Conn }
-
 // Unread tells the client's own connection about a request that cannot be read; see [Strict].
 func (c *innerConn) Unread(answer string) { tellUnread(c.client, answer) }
 

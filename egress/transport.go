@@ -324,7 +324,7 @@ func (t *Transport) dialFTP(ctx context.Context, host string, port uint16, contr
 }
 
 // DialTunnel connects to a port of an origin for opaque bytes, through an upstream proxy if one is
-// configured for the host. The connection supports CloseWrite.
+// configured for the host. A relay can close its sending half alone.
 func (t *Transport) DialTunnel(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	if up := t.upstream(host); up != nil {
 		return up.dialTunnel(ctx, host, port, toOrigin)

@@ -108,8 +108,8 @@ func (t *Tunnel) Write(p []byte) (int, error) {
 	return t.Conn.Write(p)
 }
 
-// CloseWrite closes the sending half. An HTTP/2 tunnel cannot close it alone.
-func (t *Tunnel) CloseWrite() error { return closeWrite(t.Conn) }
+// NetConn returns the client's connection within; crypto/tls has the same method.
+func (t *Tunnel) NetConn() net.Conn { return t.Conn }
 
 // Close ends the tunnel and interrupts its reads and writes. From then on nothing touches the
 // connection: its server may have counted the bytes, and logs the sum when the handler returns.

@@ -33,8 +33,12 @@ func connect(tb testing.TB, gw *httptest.Server, authority string) (*http.Respon
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return resp, replay(c, br, c)
+	return resp, h1Tunnel{replay(c, br, c)}
 }
+
+type h1Tunnel struct{ *replayConn }
+
+func (c h1Tunnel) CloseWrite() error { return closeWrite(c.replayConn) }
 
 type h2Tunnel struct {
 	io.ReadCloser

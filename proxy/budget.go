@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"sync/atomic"
 
 	"github.com/crawlgate/crawlgate/budget"
@@ -83,14 +82,8 @@ func (m *metered) pass(n int, err error) error {
 	return err
 }
 
-// CloseWrite closes the sending half.
-func (m *metered) CloseWrite() error {
-	half, ok := m.Conn.(interface{ CloseWrite() error })
-	if !ok {
-		return http.ErrNotSupported
-	}
-	return half.CloseWrite()
-}
+// NetConn returns the connection within, as [tls.Conn] does: its sending half can close alone.
+func (m *metered) NetConn() net.Conn { return m.Conn }
 
 // isSpent reports whether a tunnel ended because its agent has used up its bytes.
 func isSpent(err error) bool {
