@@ -40,8 +40,29 @@ type Dial func(ctx context.Context, host string, port uint16, control net.Conn) 
 // A path that has another spelling, and a directory without its slash, are redirected to their only
 // URL. So the rules have always judged the name of the file that is read.
 func RoundTrip(r *http.Request, timeout time.Duration, dial Dial) (*http.Response, error) {
+	if r.Body != nil {
+		_ = r.Body.Close() // the contract of RoundTripper
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil, fmt.Errorf("method %q is not possible with FTP", r.Method)
+	}
 	s := &session{dial: dial, timeout: timeout, request: r}
-	return s.roundTrip()
+	s.ctx, s.end = context.WithCancel(r.Context())
+	escaped := r.URL.EscapedPath()
+	if one := spelling.Replace(escaped); one != escaped {
+		return s.redirect(one), nil
+	}
+	resp, err := s.converse()
+	if reply, ok := errors.AsType[*textproto.Error](err); ok && reply.Code >= 400 {
+		return s.refused(reply), nil
+	}
+	if _, ok := errors.AsType[textproto.ProtocolError](err); ok && s.control.failed != nil {
+		err = s.control.failed // the limit cut the line, which the library took for a whole one
+	}
+	if err != nil {
+		s.end()
+	}
+	return resp, err
 }
 
 // session is one GET or HEAD of an ftp URL over a control connection of its own (RFC 959). It logs
@@ -58,31 +79,6 @@ type session struct {
 	client  *ftp.ServerConn
 	control *controlConn // nil before it is connected
 	listing bool         // the next data connection is for a listing
-}
-
-func (s *session) roundTrip() (*http.Response, error) {
-	if s.request.Body != nil {
-		_ = s.request.Body.Close() // the contract of RoundTripper
-	}
-	if s.request.Method != http.MethodGet && s.request.Method != http.MethodHead {
-		return nil, fmt.Errorf("method %q is not possible with FTP", s.request.Method)
-	}
-	s.ctx, s.end = context.WithCancel(s.request.Context())
-	escaped := s.request.URL.EscapedPath()
-	if one := spelling.Replace(escaped); one != escaped {
-		return s.redirect(one), nil
-	}
-	resp, err := s.converse()
-	if reply, ok := errors.AsType[*textproto.Error](err); ok && reply.Code >= 400 {
-		return s.refused(reply), nil
-	}
-	if _, ok := errors.AsType[textproto.ProtocolError](err); ok && s.control.failed != nil {
-		err = s.control.failed // the limit cut the line, which the library took for a whole one
-	}
-	if err != nil {
-		s.end()
-	}
-	return resp, err
 }
 
 // spelling resolves the escapes of bytes that a path may contain unescaped (RFC 3986 section 3.3).
