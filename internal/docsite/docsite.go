@@ -6,7 +6,6 @@ import (
 	_ "embed" // for the template and the style
 	"fmt"
 	"html/template"
-	"io/fs"
 	"net/http"
 	"strings"
 	"time"
@@ -65,40 +64,30 @@ func Serve(w http.ResponseWriter, r *http.Request, html bool) {
 	}
 	s, path := load(), r.URL.Path
 	p := s.pages[path]
-	file, below := strings.CutPrefix(path, Root)
+	file := strings.TrimPrefix(path, Root)
+	if p != nil {
+		file = p.file
+	}
+	body, err := docs.Files.ReadFile(file) // fails for a folder too
 	switch query := strings.TrimSpace(r.URL.Query().Get("q")); {
 	case path == Root && query != "":
 		s.serveSearch(w, r, query, html)
 	case p != nil && html:
 		s.render(w, r, http.StatusOK, view{page: p})
-	case p != nil:
-		serveFile(w, r, p.file)
+	case err == nil:
+		kind := typeMarkdown
+		if strings.HasSuffix(file, ".png") {
+			kind = "image/png"
+		}
+		send(w, r, http.StatusOK, kind, body)
 	case s.pages[path+"/"] != nil:
 		http.Redirect(w, r, s.pages[path+"/"].URL, http.StatusMovedPermanently)
-	case below && isFile(file):
-		serveFile(w, r, file)
 	case html:
 		s.render(w, r, http.StatusNotFound, view{page: &page{Title: "No such page", Body: "<h1>No such page</h1>" +
 			`<p>The <a href="` + Root + `">index</a> has all pages. The search finds words in them.</p>`}})
 	default:
 		send(w, r, http.StatusNotFound, typeText, []byte("This page does not exist. "+Root+" is the index.\n"))
 	}
-}
-
-// isFile reports whether a path within docs/ is a page or a picture.
-func isFile(path string) bool {
-	info, err := fs.Stat(docs.Files, path)
-	return err == nil && !info.IsDir()
-}
-
-// serveFile answers with a file of docs/ as it is.
-func serveFile(w http.ResponseWriter, r *http.Request, path string) {
-	body, _ := docs.Files.ReadFile(path) // it is there
-	kind := typeMarkdown
-	if strings.HasSuffix(path, ".png") {
-		kind = "image/png"
-	}
-	send(w, r, http.StatusOK, kind, body)
 }
 
 func (s *site) serveSearch(w http.ResponseWriter, r *http.Request, query string, html bool) {

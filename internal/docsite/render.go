@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,14 +63,11 @@ var load = sync.OnceValue(func() *site {
 		}
 		return err
 	})
-	named := make(map[*page]bool)
-	index := s.pages[Root]
-	for _, part := range split(index.Body) {
+	for _, part := range split(s.pages[Root].Body) {
 		g := group{Name: part.heading}
 		for _, m := range anchor.FindAllStringSubmatch(string(part.body), -1) {
 			g.Links = append(g.Links, link{m[1], template.HTML(m[2])}) //nolint:gosec // goldmark made it
-			if p := s.pages[m[1]]; p != nil && !named[p] {
-				named[p] = true
+			if p := s.pages[m[1]]; p != nil && !slices.Contains(s.order, p) {
 				s.order = append(s.order, p)
 			}
 		}
@@ -77,11 +75,8 @@ var load = sync.OnceValue(func() *site {
 			s.nav = append(s.nav, g)
 		}
 	}
-	for _, p := range rest {
-		if !named[p] {
-			s.order = append(s.order, p)
-		}
-	}
+	named := func(p *page) bool { return slices.Contains(s.order, p) }
+	s.order = append(s.order, slices.DeleteFunc(rest, named)...)
 	return s
 })
 
