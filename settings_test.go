@@ -205,7 +205,7 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fetch.New(fetch.Config{Transport: transport}).Fetch(t.Context(), o, nil)
+		return fetch.New(fetch.Config{Transport: transport}).Fetch(t.Context(), fetch.Key{Origin: o}, nil)
 	}
 
 	closed := listenLocal(t)

@@ -46,7 +46,7 @@ func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 		MaxSize: 2 * robotstxt.MaxSize, // lint shows where the part that is not read begins
 	})
 	get := func(ctx context.Context, k fetch.Key) fetch.Outcome {
-		return fetch.Try(false, func() fetch.Outcome { return fetcher.As(k.Agent).Fetch(ctx, k.Origin, nil) })
+		return fetch.Try(false, func() fetch.Outcome { return fetcher.Fetch(ctx, k, nil) })
 	}
 	return newRules(get, false, indexHTML), nil
 }

@@ -291,7 +291,7 @@ func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate
 		return out
 	}
 	if ctx.Err() == nil {
-		out = by.As(k.Agent).Fetch(e.askAs(ctx, k.Agent), k.Origin, gate)
+		out = by.Fetch(e.askAs(ctx, k.Agent), k, gate)
 	}
 	if stop := StoppedBy(ctx); stop != nil {
 		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}

@@ -90,7 +90,7 @@ func BenchmarkFetch(b *testing.B) {
 			o := mustOrigin(b, "http://a.example")
 			b.ReportAllocs()
 			for b.Loop() {
-				if out := f.Fetch(b.Context(), o, nil); len(out.Body) != len(text) {
+				if out := f.Fetch(b.Context(), Key{Origin: o}, nil); len(out.Body) != len(text) {
 					b.Fatalf("%+v", out)
 				}
 			}

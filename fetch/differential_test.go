@@ -255,7 +255,7 @@ func TestRFC9309_2_3_1_NoFailureIsPermission(t *testing.T) {
 	for n := range 100_000 {
 		c := s.recipe(r)
 		f := New(Config{Transport: s.serve(t, r, &c), Soft404: true, Proxied: func(string) bool { return c.proxied }})
-		out := Try(false, func() Outcome { return f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil) })
+		out := Try(false, func() Outcome { return f.Fetch(t.Context(), mustKey(t, "http://a.example"), nil) })
 		most := s.most(&c, c.status)
 		seen[most]++
 		for _, before := range befores {

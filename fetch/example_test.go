@@ -27,15 +27,16 @@ func Example() {
 		Transport: &http.Transport{DisableCompression: true},
 		UserAgent: "ExampleBot/1.0",
 	})
+	key := fetch.Key{Origin: site}
 	policy := fetch.Policy{}.Complete()
 
-	record := policy.Next(fetch.Record{}, fetcher.Fetch(context.Background(), site, nil), time.Now())
+	record := policy.Next(fetch.Record{}, fetcher.Fetch(context.Background(), key, nil), time.Now())
 	fmt.Println(record.State, policy.Access(record, time.Now()))
 
 	// The server is down. A good answer holds for a day; a failure after that permits nothing.
 	server.Close()
 	later := time.Now().Add(25 * time.Hour)
-	record = policy.Next(record, fetcher.Fetch(context.Background(), site, nil), later)
+	record = policy.Next(record, fetcher.Fetch(context.Background(), key, nil), later)
 	fmt.Println(record.State, record.Cause, policy.Access(record, later))
 	// Output:
 	// rules rules

@@ -10,8 +10,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/sync/semaphore"
-
-	"github.com/crawlgate/crawlgate/origin"
 )
 
 // MinSize is the smallest limit on the size of a file, and the default: 500 KiB (RFC 9309 section
@@ -41,8 +39,8 @@ type Config struct {
 	Proxied func(host string) bool
 	// Path is where the file is; default /robots.txt.
 	Path string
-	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. See also
-	// [Fetcher.As].
+	// UserAgent is sent with every request, unless the key has an agent; none is sent if it is empty
+	// or cannot be sent.
 	UserAgent string
 	// Timeout bounds a retrieval as a whole, redirects included; default 20 s. There is no other time
 	// limit: a server may use it up before the header, in a body that stalls, or byte by byte.
@@ -86,41 +84,33 @@ func New(cfg Config) *Fetcher {
 	return &Fetcher{cfg: cfg, decoders: semaphore.NewWeighted(maxDecoders)}
 }
 
-// As returns a fetcher that sends agent as its User-Agent, or f itself if agent is empty. An answer
-// to one agent does not apply to another.
-func (f *Fetcher) As(agent string) *Fetcher {
-	as := *f
-	as.cfg.UserAgent = cmp.Or(agent, f.cfg.UserAgent)
-	return &as
-}
-
 // Gate bounds how many answers are read at once. It is called when the first byte of an answer has
 // arrived, and returns when the answer may be read or ctx has ended. ctx lasts until the answer has
 // been read. The time limit of the retrieval keeps running.
 type Gate func(ctx context.Context)
 
-// Fetch makes one retrieval of the robots.txt of o. It never fails: an error becomes an unreachable
-// [Outcome]. It returns within Config.Timeout, having kept at most Config.MaxSize bytes, and leaves
+// Fetch makes one retrieval of the robots.txt of k.Origin, with k.Agent as User-Agent if there is
+// one. It never fails: an error becomes an unreachable [Outcome]. It returns within Config.Timeout, having kept at most Config.MaxSize bytes, and leaves
 // no goroutine behind; a caller that ends ctx gets CauseCanceled, or CauseTimeout at a deadline.
 // Each answer, including redirects, waits for the gate before it is read. A nil gate never waits.
-func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome {
+func (f *Fetcher) Fetch(ctx context.Context, k Key, gate Gate) Outcome {
 	started := f.cfg.Now()
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
 
-	out := f.followRedirects(ctx, o, gate)
+	out := f.followRedirects(ctx, k, gate)
 	out.Started, out.Duration = started, f.cfg.Now().Sub(started)
 	return out
 }
 
 // followRedirects follows redirects to an answer. The answer always belongs to the origin that was
 // asked first (RFC 9309 section 2.3.1.2).
-func (f *Fetcher) followRedirects(ctx context.Context, o origin.Origin, gate Gate) Outcome {
-	u, err := url.Parse(o.String() + f.cfg.Path)
+func (f *Fetcher) followRedirects(ctx context.Context, k Key, gate Gate) Outcome {
+	u, err := url.Parse(k.Origin.String() + f.cfg.Path)
 	if err != nil {
 		return failf(CauseProtocol, "origin without a URL").outcome(0)
 	}
-	r := &retrieval{Fetcher: f, gate: gate, seen: []string{u.String()}, at: u, from: o}
+	r := &retrieval{Fetcher: f, key: k, gate: gate, seen: []string{u.String()}, at: u}
 	for {
 		out, again := r.hop(ctx)
 		if !again {

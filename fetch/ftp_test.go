@@ -40,7 +40,7 @@ func ftpTransport(tb testing.TB) *egress.Transport {
 // fetchFTPFrom fetches robots.txt from s.
 func fetchFTPFrom(t *testing.T, s *testorigin.FTPSite) Outcome {
 	t.Helper()
-	out := New(Config{Transport: ftpTransport(t)}).Fetch(t.Context(), mustOrigin(t, "ftp://"+testorigin.StartFTP(t, s)), nil)
+	out := New(Config{Transport: ftpTransport(t)}).Fetch(t.Context(), mustKey(t, "ftp://"+testorigin.StartFTP(t, s)), nil)
 	checkOutcome(t, out)
 	return out
 }
@@ -112,7 +112,7 @@ func TestGoogle_FTP(t *testing.T) {
 func TestExt_FTPGuard(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Transport: ftpTransport(t)})
-	out := f.Fetch(t.Context(), mustOrigin(t, "ftp://10.0.0.1"), nil)
+	out := f.Fetch(t.Context(), mustKey(t, "ftp://10.0.0.1"), nil)
 	want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
 	if !out.Refused() {
 		t.Errorf("a server at a private address: %+v, want refused", out)
@@ -140,7 +140,7 @@ func TestExt_FTPLimits(t *testing.T) {
 				}
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(rules)), ContentLength: -1}, nil
 			})})
-			want.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://a.example"), nil))
+			want.check(t, f.Fetch(t.Context(), mustKey(t, "ftp://a.example"), nil))
 		})
 	}
 }
@@ -153,6 +153,6 @@ func TestExt_FTPCallerLeaves(t *testing.T) {
 		cancel()
 		listen(conn)
 	})
-	out := New(Config{Transport: ftpTransport(t)}).Fetch(ctx, mustOrigin(t, "ftp://"+addr), nil)
+	out := New(Config{Transport: ftpTransport(t)}).Fetch(ctx, mustKey(t, "ftp://"+addr), nil)
 	want{KindUnreachable, CauseCanceled}.check(t, out)
 }

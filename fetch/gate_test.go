@@ -56,7 +56,7 @@ func TestExt_GateOfEachHop(t *testing.T) {
 	g := &openGate{tb: t}
 	tr := realTransport(t)
 	tr.DisableKeepAlives = true
-	out := New(Config{Transport: tr, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "http://"+addr), g.pass)
+	out := New(Config{Transport: tr, Soft404: true}).Fetch(t.Context(), mustKey(t, "http://"+addr), g.pass)
 	want{KindAbsent, CauseSoft404}.check(t, out)
 	g.want(3)
 }
@@ -67,7 +67,7 @@ func TestExt_GateOfAHangingServer(t *testing.T) {
 	addr := rawServer(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	g := &openGate{tb: t}
 	out := New(Config{Transport: realTransport(t), Timeout: 50 * time.Millisecond}).
-		Fetch(t.Context(), mustOrigin(t, "http://"+addr), g.pass)
+		Fetch(t.Context(), mustKey(t, "http://"+addr), g.pass)
 	want{KindUnreachable, CauseTimeout}.check(t, out)
 	g.want(0)
 }
@@ -112,7 +112,7 @@ func TestExt_GateHoldsTheAnswerBack(t *testing.T) {
 	}
 	tr := realTransport(t)
 	tr.DialContext = dial
-	out := New(Config{Transport: tr}).Fetch(ctx, mustOrigin(t, "http://"+addr), gate)
+	out := New(Config{Transport: tr}).Fetch(ctx, mustKey(t, "http://"+addr), gate)
 	want{KindUnreachable, CauseCanceled}.check(t, out)
 	// Only the buffers of the two kernels and one of net/http may be filled.
 	if n := sent.Load(); n > 400<<10 {
@@ -154,7 +154,7 @@ func TestExt_GateInTheLimit(t *testing.T) {
 					case <-ctx.Done():
 					}
 				}
-				out := New(Config{Transport: tr}).Fetch(t.Context(), mustOrigin(t, "http://a.example"), gate)
+				out := New(Config{Transport: tr}).Fetch(t.Context(), mustKey(t, "http://a.example"), gate)
 				tt.want.check(t, out)
 				if out.Duration > 20*time.Second {
 					t.Errorf("the fetch took %v, want at most 20s", out.Duration)
@@ -169,7 +169,7 @@ func TestExt_GateOfFTP(t *testing.T) {
 	g := &openGate{tb: t}
 	addr := testorigin.StartFTP(t, ftpSite(rules))
 	f := New(Config{Transport: ftpTransport(t)})
-	want{KindRules, ""}.check(t, f.Fetch(t.Context(), mustOrigin(t, "ftp://"+addr), g.pass))
+	want{KindRules, ""}.check(t, f.Fetch(t.Context(), mustKey(t, "ftp://"+addr), g.pass))
 	g.want(1)
 }
 
@@ -178,7 +178,7 @@ func TestExt_FaultsOfOurOwn(t *testing.T) {
 	t.Parallel()
 	fetchWith := func(err error) Outcome {
 		rt := roundTripper(func(*http.Request) (*http.Response, error) { return nil, err })
-		return New(Config{Transport: rt}).Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+		return New(Config{Transport: rt}).Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 	}
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	for _, err := range []error{

@@ -30,6 +30,11 @@ func mustOrigin(tb testing.TB, rawURL string) origin.Origin {
 	return o
 }
 
+func mustKey(tb testing.TB, rawURL string) Key {
+	tb.Helper()
+	return Key{Origin: mustOrigin(tb, rawURL)}
+}
+
 // script is a transport that answers from a list of raw responses by URL; "*" stands for all other
 // URLs. It checks every request.
 type script struct {
@@ -98,7 +103,7 @@ func fetchScript(tb testing.TB, cfg Config, answers map[string]string) (Outcome,
 	tb.Helper()
 	s := &script{tb: tb, answers: answers}
 	cfg.Transport = s
-	return New(cfg).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"), nil), s
+	return New(cfg).Fetch(tb.Context(), mustKey(tb, "http://a.example"), nil), s
 }
 
 // rawServer accepts connections on loopback and passes each to serve, which owns it until it
@@ -166,7 +171,7 @@ func realTransport(tb testing.TB) *http.Transport {
 // fetchReal fetches over real connections.
 func fetchReal(tb testing.TB, rawURL string) Outcome {
 	tb.Helper()
-	return New(Config{Transport: realTransport(tb)}).Fetch(tb.Context(), mustOrigin(tb, rawURL), nil)
+	return New(Config{Transport: realTransport(tb)}).Fetch(tb.Context(), mustKey(tb, rawURL), nil)
 }
 
 // pipeTransport returns an http.Transport whose connections are pipes to serve, for tests in a

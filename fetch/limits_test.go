@@ -21,7 +21,7 @@ func fetchPipe(t *testing.T, cfg Config, serve func(net.Conn)) (Outcome, time.Du
 	t.Helper()
 	cfg.Transport = pipeTransport(t, serve)
 	started := time.Now()
-	out := New(cfg).Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+	out := New(cfg).Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 	took := time.Since(started)
 	if out.Duration != took || !out.Started.Equal(started) {
 		t.Errorf("outcome is from %s for %s, want %s for %s", out.Started, out.Duration, started, took)
@@ -180,7 +180,7 @@ func TestExt_CallerLeaves(t *testing.T) {
 					ctx, cancel := tt.context(t.Context())
 					defer cancel()
 					started := time.Now()
-					out := New(Config{Transport: pipeTransport(t, serve)}).Fetch(ctx, mustOrigin(t, "http://a.example"), nil)
+					out := New(Config{Transport: pipeTransport(t, serve)}).Fetch(ctx, mustKey(t, "http://a.example"), nil)
 					want{KindUnreachable, tt.cause}.check(t, out)
 					if took := time.Since(started); took != time.Second {
 						t.Errorf("the fetch took %s, want 1s", took)
@@ -245,7 +245,7 @@ func TestRFC9309_2_5_SizeLimit(t *testing.T) {
 			f := New(Config{MaxSize: tt.maxSize, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: 200, ContentLength: int64(tt.announced), Body: body, ProtoMajor: 1, Request: req}, nil
 			})})
-			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+			out := f.Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 			tt.want.check(t, out)
 			most := max(limit, tt.maxSize)
 			if out.Truncated != tt.truncated || len(out.Body) > most || (out.Truncated && len(out.Body) != most) {

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/crawlgate/crawlgate/origin"
 )
 
 // TestRFC9309_2_3_1_4_BrokenAnswers checks raw bytes of a server that are no valid answer.
@@ -104,7 +102,7 @@ func TestRFC9309_2_3_1_4_ConnectionReset(t *testing.T) {
 			close(ready)
 			return resp, err
 		})})
-		want{KindUnreachable, CauseTruncated}.check(t, f.Fetch(t.Context(), mustOrigin(t, "http://"+addr), nil))
+		want{KindUnreachable, CauseTruncated}.check(t, f.Fetch(t.Context(), mustKey(t, "http://"+addr), nil))
 	})
 }
 
@@ -120,7 +118,7 @@ func TestRFC9309_2_3_1_4_DNS(t *testing.T) {
 	}}
 	tr := realTransport(t)
 	tr.DialContext = (&net.Dialer{Resolver: resolver}).DialContext
-	out := New(Config{Transport: tr}).Fetch(t.Context(), mustOrigin(t, "http://no-such-host.example"), nil)
+	out := New(Config{Transport: tr}).Fetch(t.Context(), mustKey(t, "http://no-such-host.example"), nil)
 	want{KindUnreachable, CauseDNS}.check(t, out)
 }
 
@@ -129,7 +127,7 @@ func TestExt_DNSDetail(t *testing.T) {
 	t.Parallel()
 	err := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x.example", Server: "10.9.8.7:53", IsNotFound: true}}
 	out := New(Config{Transport: &script{tb: t, errs: map[string]error{"http://x.example/robots.txt": err}}}).
-		Fetch(t.Context(), mustOrigin(t, "http://x.example"), nil)
+		Fetch(t.Context(), mustKey(t, "http://x.example"), nil)
 	want{KindUnreachable, CauseDNS}.check(t, out)
 	if out.Detail != "no such host" {
 		t.Errorf("detail = %q, want no such host", out.Detail)
@@ -192,7 +190,7 @@ func TestRFC9309_2_3_1_4_TLS(t *testing.T) {
 	}
 	get := func(t *testing.T, tr http.RoundTripper, rawURL string) Outcome {
 		t.Helper()
-		return New(Config{Transport: tr}).Fetch(t.Context(), mustOrigin(t, rawURL), nil)
+		return New(Config{Transport: tr}).Fetch(t.Context(), mustKey(t, rawURL), nil)
 	}
 
 	t.Run("good", func(t *testing.T) {
@@ -278,7 +276,7 @@ func TestRFC9309_2_3_1_4_HTTP2(t *testing.T) {
 		{"abort-body", want{KindUnreachable, CauseTruncated}},
 		{"short", want{KindUnreachable, CauseTruncated}},
 	} {
-		out := New(Config{Transport: tr, UserAgent: tt.agent}).Fetch(t.Context(), mustOrigin(t, srv.URL), nil)
+		out := New(Config{Transport: tr, UserAgent: tt.agent}).Fetch(t.Context(), mustKey(t, srv.URL), nil)
 		if out.Kind != tt.want.kind || out.Cause != tt.want.cause {
 			t.Errorf("%s: %s/%s (%s), want %s/%s", tt.agent, out.Kind, out.Cause, out.Detail, tt.want.kind, tt.want.cause)
 		}
@@ -302,7 +300,7 @@ func TestExt_UserAgent(t *testing.T) {
 			got = req.Header.Values("User-Agent")
 			return nil, io.EOF
 		})})
-		f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+		f.Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 		if len(got) != 1 || got[0] != want {
 			t.Errorf("User-Agent for %q is %q, want %q", agent, got, want)
 		}
@@ -320,7 +318,7 @@ func TestExt_DetailTellsNoCredentials(t *testing.T) {
 		errors.New("bad \x00\x1b[31m\r\n\u00e9" + strings.Repeat("x", 1000)),
 	} {
 		f := New(Config{Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, err })})
-		out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+		out := f.Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 		if out.Kind != KindUnreachable || out.Detail == "" || strings.Contains(out.Detail, "hunter2") {
 			t.Errorf("%v: %s, detail %q", err, out.Kind, out.Detail)
 		}
@@ -334,7 +332,7 @@ func TestExt_ZeroOrigin(t *testing.T) {
 	f := New(Config{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("no host in %q", req.URL)
 	})})
-	want{KindUnreachable, CauseProtocol}.check(t, f.Fetch(t.Context(), origin.Origin{}, nil))
+	want{KindUnreachable, CauseProtocol}.check(t, f.Fetch(t.Context(), Key{}, nil))
 }
 
 func TestNewWithoutTransport(t *testing.T) {

@@ -18,11 +18,11 @@ import (
 type retrieval struct {
 	*Fetcher
 
+	key  Key
 	gate Gate
 	seen []string // every URL asked so far, the first one included
 	hops []string // as Outcome has them
 	at   *url.URL
-	from origin.Origin
 }
 
 // redirect moves to the URL of a Location field (RFC 9110 section 10.2.2), in its canonical
@@ -105,7 +105,7 @@ func (r *retrieval) final() origin.Origin {
 		return origin.Origin{}
 	}
 	o, err := origin.FromURL(r.at)
-	if err != nil || o == r.from {
+	if err != nil || o == r.key.Origin {
 		return origin.Origin{}
 	}
 	return o

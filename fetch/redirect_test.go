@@ -239,7 +239,7 @@ func TestExt_GuardedHop(t *testing.T) {
 				errs["http://a.example/robots.txt"] = wrapped
 			}
 			f := New(Config{Transport: &script{tb: t, answers: answers, errs: errs}})
-			out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+			out := f.Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 			want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
 			if out.Detail != "address 10.0.0.1 is private" || out.Refused() != (len(answers) == 0) {
 				t.Errorf("detail %q, refused %v", out.Detail, out.Refused())
@@ -329,7 +329,7 @@ func TestExt_OtherPath(t *testing.T) {
 		if path == "/moved.json" {
 			want = KindAbsent
 		}
-		if out := f.Fetch(t.Context(), mustOrigin(t, "http://example.com"), nil); out.Kind != want || !out.Final.IsZero() {
+		if out := f.Fetch(t.Context(), mustKey(t, "http://example.com"), nil); out.Kind != want || !out.Final.IsZero() {
 			t.Errorf("%s: %+v", path, out)
 		}
 	}

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -49,7 +50,7 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 		return nil, failf(CauseProtocol, "making the request: %s", reason(err))
 	}
 	// An empty value keeps net/http from naming itself.
-	req.Header.Set("User-Agent", r.cfg.UserAgent)
+	req.Header.Set("User-Agent", cmp.Or(r.key.Agent, r.cfg.UserAgent))
 	req.Header.Set("Accept", "text/plain, */*;q=0.5")
 	req.Header.Set("Accept-Encoding", acceptEncoding)
 

@@ -83,7 +83,7 @@ func TestGoogle_Soft404(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			server := tt.server
-			out := New(Config{Transport: &server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
+			out := New(Config{Transport: &server, Soft404: true}).Fetch(t.Context(), mustKey(t, "https://a.example"), nil)
 			w := want{KindUnreachable, CauseStatus}
 			if tt.absent {
 				w = want{KindAbsent, CauseSoft404}
@@ -94,7 +94,7 @@ func TestGoogle_Soft404(t *testing.T) {
 			}
 
 			server.probes = nil
-			off := New(Config{Transport: &server}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
+			off := New(Config{Transport: &server}).Fetch(t.Context(), mustKey(t, "https://a.example"), nil)
 			want{KindUnreachable, CauseStatus}.check(t, off)
 			if server.probes != nil {
 				t.Errorf("probes %q although they are off", server.probes)
@@ -133,7 +133,7 @@ func TestExt_Soft404Probe(t *testing.T) {
 	})})
 	seen := map[string]bool{}
 	for range 3 {
-		out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+		out := f.Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 		want{KindAbsent, CauseSoft404}.check(t, out)
 		if _, _, ok := out.Shared(); ok {
 			t.Error("Shared accepts a soft 404")
@@ -179,7 +179,7 @@ func TestGoogle_OutagePages(t *testing.T) {
 	for name, page := range pages {
 		for _, status := range []int{500, 501} {
 			server := &soft{status: status, probeStatus: status, page: page, probePage: page}
-			out := New(Config{Transport: server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
+			out := New(Config{Transport: server, Soft404: true}).Fetch(t.Context(), mustKey(t, "https://a.example"), nil)
 			if out.Kind != KindUnreachable || out.Cause != CauseStatus || server.probes != nil {
 				t.Errorf("%s, with %d: %s/%s, probes %q", name, status, out.Kind, out.Cause, server.probes)
 			}
@@ -193,7 +193,7 @@ func TestGoogle_Soft404Pages(t *testing.T) {
 	t.Parallel()
 	for name, page := range errorPages(t, "soft404.txt") {
 		server := &soft{status: 500, probeStatus: 500, page: page, probePage: page}
-		out := New(Config{Transport: server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
+		out := New(Config{Transport: server, Soft404: true}).Fetch(t.Context(), mustKey(t, "https://a.example"), nil)
 		if out.Kind != KindAbsent || out.Cause != CauseSoft404 {
 			t.Errorf("%s: %s/%s, want absent by a soft 404", name, out.Kind, out.Cause)
 		}

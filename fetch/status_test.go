@@ -58,7 +58,7 @@ func TestRFC9309_2_3_1_EveryStatus(t *testing.T) {
 	tr := realTransport(t)
 	o := mustOrigin(t, "http://"+addr)
 	for status := range 1000 {
-		out := New(Config{Transport: tr, Soft404: true, UserAgent: fmt.Sprintf("status/%d", status)}).Fetch(t.Context(), o, nil)
+		out := New(Config{Transport: tr, Soft404: true, UserAgent: fmt.Sprintf("status/%d", status)}).Fetch(t.Context(), Key{Origin: o}, nil)
 		w := statusWant(status)
 		wantStatus, wantBody := status, body
 		switch {

@@ -158,7 +158,7 @@ func writeAnswers(tb testing.TB, b *strings.Builder) {
 			rt = roundTripper(func(*http.Request) (*http.Response, error) { return nil, c.err })
 		}
 		cfg := Config{Transport: rt, Soft404: true, Proxied: func(string) bool { return c.proxied }}
-		out := New(cfg).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"), nil)
+		out := New(cfg).Fetch(tb.Context(), mustKey(tb, "http://a.example"), nil)
 		fmt.Fprintf(b, "| %s %s\n", c.label, answerCells(out))
 	}
 }

@@ -62,7 +62,7 @@ func TestExt_SecondTry(t *testing.T) {
 					}
 					return (&script{tb: t, answers: map[string]string{"*": raw}}).RoundTrip(req)
 				})})
-				out := Try(failing, func() Outcome { return f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil) })
+				out := Try(failing, func() Outcome { return f.Fetch(t.Context(), mustKey(t, "http://a.example"), nil) })
 				checkOutcome(t, out)
 				wantAsked := tt.asked
 				if failing {

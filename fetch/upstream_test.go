@@ -104,7 +104,7 @@ func TestExt_UpstreamErrors(t *testing.T) {
 	} {
 		err := &net.OpError{Op: "write", Err: fmt.Errorf("wrapped: %w", tt.err)}
 		out := New(Config{Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, err })}).
-			Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+			Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 		tt.want.check(t, out)
 		checkOurs(t, out)
 		if tt.err.cause != "" && out.Detail != "upstream proxy "+tt.err.text {
@@ -124,6 +124,6 @@ func TestExt_UpstreamProbe(t *testing.T) {
 		}
 		return (&script{tb: t, answers: map[string]string{"*": answer(500, page, field)}}).RoundTrip(req)
 	})
-	out := New(Config{Transport: s, Soft404: true, Proxied: func(string) bool { return true }}).Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
+	out := New(Config{Transport: s, Soft404: true, Proxied: func(string) bool { return true }}).Fetch(t.Context(), mustKey(t, "http://a.example"), nil)
 	want{KindUnreachable, CauseStatus}.check(t, out)
 }
