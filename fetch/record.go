@@ -165,14 +165,8 @@ func whole(body []byte, sum *Sum) bool {
 
 // hasText reports whether the record has a body, and it is there.
 func (r *Record) hasText() bool {
-	switch {
-	case r.State == StateRules:
-		return whole(r.Body, &r.SHA256)
-	case r.State == StateUnreachable && r.LastGood != nil:
-		return whole(r.LastGood.Body, &r.LastGood.SHA256)
-	default:
-		return false
-	}
+	text, ok := r.Text()
+	return ok && whole(text.Body, &text.SHA256)
 }
 
 // Sum is the SHA-256 of a text. As text it is hexadecimal.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -177,21 +178,16 @@ func words(text string) []string {
 // alike reports whether two pages are the same kind of page: at least four in five of the different
 // words of both are common. What differs is a date, or the number of a request.
 func alike(a, b []string) bool {
-	inA, inB := wordSet(a), wordSet(b)
-	common := 0
-	for word := range inA {
-		if inB[word] {
-			common++
-		}
-	}
-	all := len(inA) + len(inB) - common
+	all := different(slices.Concat(a, b))
+	common := different(a) + different(b) - all
 	return all > 0 && common*5 >= all*4
 }
 
-func wordSet(words []string) map[string]bool {
+// different returns how many different words there are.
+func different(words []string) int {
 	set := make(map[string]bool, len(words))
 	for _, word := range words {
 		set[word] = true
 	}
-	return set
+	return len(set)
 }
