@@ -183,10 +183,6 @@ func (i LogID) Check() error {
 }
 
 func isName(s string) bool {
-	for _, c := range []byte(s) {
-		if c <= ' ' || c > '~' || c == '+' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 100
+	unfit := func(c rune) bool { return c <= ' ' || c > '~' || c == '+' || c == '"' || c == '\\' }
+	return s != "" && len(s) <= 100 && !strings.ContainsFunc(s, unfit)
 }

@@ -179,7 +179,8 @@ func (o Options) tag(z *html.Tokenizer, raw []byte, m *Metas) (full bool) {
 		}
 	}
 	if !isMeta {
-		if isLicense(rel) && isMediaType(mediaType, rslType) && href != "" {
+		isLicense := func(word string) bool { return strings.EqualFold(word, "license") }
+		if isMediaType(mediaType, rslType) && href != "" && slices.ContainsFunc(strings.Fields(rel), isLicense) {
 			return add(&m.Licenses, href)
 		}
 		return false
@@ -205,16 +206,6 @@ func add[T any](list *[]T, item T) (full bool) {
 
 func (o Options) isAgent(name string) bool {
 	return name != "" && slices.ContainsFunc(o.Names, func(n string) bool { return len(n) == len(name) && hasFold([]byte(name), n) })
-}
-
-// isLicense reports whether license is one of the words of a rel attribute.
-func isLicense(rel string) bool {
-	for word := range strings.FieldsSeq(rel) {
-		if strings.EqualFold(word, "license") {
-			return true
-		}
-	}
-	return false
 }
 
 // isMediaType reports whether the value of a Content-Type field, or of a type attribute, has a

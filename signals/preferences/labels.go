@@ -72,16 +72,8 @@ func purposeOf(labels map[string]string, label string) string {
 // IsPurpose reports whether a name can be a purpose: a key of RFC 9651 section 3.1.2, of at most 64
 // bytes.
 func IsPurpose(s string) bool {
-	if s == "" || len(s) > maxPurpose || s[0] != '*' && (s[0] < 'a' || s[0] > 'z') {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' && c != '*' {
-			return false
-		}
-	}
-	return true
+	const begins = "abcdefghijklmnopqrstuvwxyz*"
+	return s != "" && len(s) <= maxPurpose && strings.IndexByte(begins, s[0]) >= 0 && strings.Trim(s, begins+"0123456789_-.") == ""
 }
 
 // maxText is the longest value that is read, in bytes. Longer ones count as unreadable.
