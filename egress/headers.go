@@ -115,15 +115,8 @@ func pays(value string) bool {
 
 // mayLeave reports whether a request field may be sent to the origin.
 func mayLeave(name, ownPrefix string) bool {
-	if hopByHop[name] || internalFields[name] || strings.HasPrefix(name, ownPrefix) {
-		return false
-	}
-	for _, p := range internalPrefixes {
-		if strings.HasPrefix(name, p) {
-			return false
-		}
-	}
-	return true
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	return !hopByHop[name] && !internalFields[name] && !begins(ownPrefix) && !slices.ContainsFunc(internalPrefixes, begins)
 }
 
 // RequestHeader returns the header to send to the origin. It leaves out hop-by-hop fields and those

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"iter"
 	"mime"
 	"net"
 	"net/http"
@@ -248,7 +247,7 @@ func pageFor(request http.Header) (header http.Header, write func(dir string, en
 // textPage writes one name per line.
 func textPage(_ string, entries []*ftp.Entry) string {
 	var b strings.Builder
-	for name := range names(entries) {
+	for _, name := range names(entries) {
 		b.WriteString(strings.ToValidUTF8(name, "\uFFFD"))
 		b.WriteByte('\n')
 	}
@@ -262,7 +261,7 @@ func htmlPage(dir string, entries []*ftp.Entry) string {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"utf-8\">\n<title>" + shown(dir) +
 		"</title>\n</head>\n<body>\n<h1>" + shown(dir) + "</h1>\n<ul>\n")
-	for name := range names(entries) {
+	for _, name := range names(entries) {
 		bare, isDir := strings.CutSuffix(name, "/")
 		href := "./" + spelling.Replace(url.PathEscape(bare)) // ./ keeps a: from being a scheme
 		if isDir {
@@ -274,22 +273,19 @@ func htmlPage(dir string, entries []*ftp.Entry) string {
 	return b.String()
 }
 
-// names iterates over the names of entries, with a slash after directories. It leaves out those
-// that cannot be the name of something in the directory.
-func names(entries []*ftp.Entry) iter.Seq[string] {
+// names returns the names of entries, with a slash after directories. It leaves out those that
+// cannot be the name of something in the directory.
+func names(entries []*ftp.Entry) (list []string) {
 	unfit := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
-	return func(yield func(string) bool) {
-		for _, e := range entries {
-			name := e.Name
-			if name == "" || name == "." || name == ".." || strings.ContainsFunc(name, unfit) {
-				continue
-			}
-			if e.Type == ftp.EntryTypeFolder {
-				name += "/"
-			}
-			if !yield(name) {
-				return
-			}
+	for _, e := range entries {
+		name := e.Name
+		if name == "" || name == "." || name == ".." || strings.ContainsFunc(name, unfit) {
+			continue
 		}
+		if e.Type == ftp.EntryTypeFolder {
+			name += "/"
+		}
+		list = append(list, name)
 	}
+	return list
 }
