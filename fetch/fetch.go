@@ -54,9 +54,6 @@ type Config struct {
 	// Soft404 looks for servers that answer 500 when they mean 404 (Google's specification: "HTTP
 	// status codes"). Without it, every 5xx is unreachable.
 	Soft404 bool
-	// Now is the clock by which outcomes are dated and Retry-After dates are read; default
-	// time.Now. Time limits always run on real time.
-	Now func() time.Time
 }
 
 // Fetcher retrieves robots.txt files, or files at another path. It is safe for concurrent use and
@@ -75,9 +72,6 @@ func New(cfg Config) *Fetcher {
 	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), defaultTimeout)
 	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, defaultMaxRedirects)
 	cfg.MaxSize = max(cfg.MaxSize, MinSize)
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	if !httpguts.ValidHeaderFieldValue(cfg.UserAgent) {
 		cfg.UserAgent = ""
 	}
@@ -94,12 +88,12 @@ type Gate func(ctx context.Context)
 // no goroutine behind; a caller that ends ctx gets CauseCanceled, or CauseTimeout at a deadline.
 // Each answer, including redirects, waits for the gate before it is read. A nil gate never waits.
 func (f *Fetcher) Fetch(ctx context.Context, k Key, gate Gate) Outcome {
-	started := f.cfg.Now()
+	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
 
 	out := f.followRedirects(ctx, k, gate)
-	out.Started, out.Duration = started, f.cfg.Now().Sub(started)
+	out.Started, out.Duration = started, time.Since(started)
 	return out
 }
 
@@ -153,7 +147,7 @@ func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 			return resp.absent(CauseSoft404, "error page that says not found"), false
 		}
 		out := failf(CauseStatus, "").outcome(status)
-		out.RetryAfter = min(ParseRetryAfter(resp.Header.Get("Retry-After"), r.cfg.Now()), maxRetryAfter)
+		out.RetryAfter = min(ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now()), maxRetryAfter)
 		return out, false
 	case status/100 == 2 && status != http.StatusPartialContent:
 		return resp.rules(r.cfg.MaxSize), false

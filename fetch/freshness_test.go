@@ -3,6 +3,7 @@ package fetch
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -109,21 +110,22 @@ func FuzzParseRetryAfter(f *testing.F) {
 	})
 }
 
-// TestExt_HeadersReachTheOutcome checks which fields the fetcher reads in each answer, by its own
+// TestExt_HeadersReachTheOutcome checks which fields the fetcher reads in each answer, by the
 // clock.
 func TestExt_HeadersReachTheOutcome(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
-	header := []string{"Cache-Control: max-age=60, no-cache", "Retry-After: Mon, 04 May 2026 12:10:00 GMT"}
-	for status, good := range map[int]bool{200: true, 404: true, 301: true, 429: false, 503: false, 500: false} {
-		out, _ := fetchScript(t, Config{Now: func() time.Time { return now }}, map[string]string{"*": answer(status, "", header...)})
-		if good && (out.MaxAge != time.Minute || !out.HasMaxAge || !out.NoCache || out.RetryAfter != 0) {
-			t.Errorf("status %d: %+v", status, out)
+	synctest.Test(t, func(t *testing.T) { // its clock begins on 1 January 2000
+		header := []string{"Cache-Control: max-age=60, no-cache", "Retry-After: Sat, 01 Jan 2000 00:10:00 GMT"}
+		for status, good := range map[int]bool{200: true, 404: true, 301: true, 429: false, 503: false, 500: false} {
+			out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(status, "", header...)})
+			if good && (out.MaxAge != time.Minute || !out.HasMaxAge || !out.NoCache || out.RetryAfter != 0) {
+				t.Errorf("status %d: %+v", status, out)
+			}
+			if !good && (out.RetryAfter != 10*time.Minute || out.HasMaxAge || out.NoCache) {
+				t.Errorf("status %d: %+v", status, out)
+			}
 		}
-		if !good && (out.RetryAfter != 10*time.Minute || out.HasMaxAge || out.NoCache) {
-			t.Errorf("status %d: %+v", status, out)
-		}
-	}
+	})
 	t.Run("only the last hop's", func(t *testing.T) {
 		t.Parallel()
 		out, _ := fetchScript(t, Config{}, map[string]string{

@@ -130,7 +130,7 @@ type Outcome struct {
 	// Final is the origin whose own robots.txt answered last: set only when hops led to another
 	// origin's path /robots.txt without a query. See [Outcome.Shared].
 	Final origin.Origin
-	// Started and Duration are by the fetcher's clock.
+	// Started is when the retrieval began, and Duration how long it took.
 	Started  time.Time
 	Duration time.Duration
 	// Retried says that it is the outcome of a second try: see [Try].
