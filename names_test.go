@@ -19,7 +19,6 @@ var oneMeaning = map[string]string{
 	"Config":         "the configuration of the package",
 	"Counts":         "counts of lines of a log",
 	"Evidence":       "the sealed access logs",
-	"Error":          "the package's error",
 	"Fetcher":        "fetches a robots.txt",
 	"Finding":        "what an audit finds",
 	"Fleet":          "the gateways that share a Redis",

@@ -7,7 +7,7 @@
 // an address literal is only itself. Crawlgate keeps everything about a site (rules, clocks,
 // policy, log fields) under its [Origin]. So two spellings of one site must never result in two
 // origins, and no spelling may result in the origin of another site. A host that cannot be spelled
-// canonically without guessing is refused with an [*Error].
+// canonically without guessing is refused with an error that names the part and the reason.
 //
 // The package folds the case of scheme and host, Unicode spellings of a name (UTS 46, as in
 // browsers), the final dot of a name, and an absent, empty or default port. It refuses userinfo;

@@ -1,44 +1,21 @@
 package origin
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
 )
 
-// The parts that an [Error] can blame.
-const (
-	PartURL      = "url"
-	PartScheme   = "scheme"
-	PartUserinfo = "userinfo"
-	PartHost     = "host"
-	PartAddress  = "address"
-	PartPort     = "port"
-	PartPath     = "path"
-)
-
-// maxErrorValue bounds the bytes of foreign text that an Error carries.
+// maxErrorValue bounds the bytes of foreign text that an error carries.
 const maxErrorValue = 80
 
-// Error names the part of a URL or authority that is not canonical, and the reason.
-type Error struct {
-	// Part is one of the Part constants.
-	Part string
-	// Value is the offending text, cut and escaped to printable ASCII, so that it can be logged and
-	// shown. It never contains credentials.
-	Value string
-	// Reason describes the fault of Value in a few words.
-	Reason string
-}
-
-func (e *Error) Error() string {
-	if e.Value == "" {
-		return "origin: " + e.Part + " " + e.Reason
-	}
-	return fmt.Sprintf("origin: %s \"%s\" %s", e.Part, e.Value, e.Reason)
-}
-
+// refuse returns an error that names the part of a URL or authority that is not canonical, and the
+// reason. value is the offending text, or empty. It is cut and escaped to printable ASCII, so that
+// it can be logged and shown, and must not contain credentials.
 func refuse(part, value, reason string) error {
-	return &Error{Part: part, Value: printable(value), Reason: reason}
+	if value != "" {
+		part += ` "` + printable(value) + `"`
+	}
+	return errors.New("origin: " + part + " " + reason)
 }
 
 // printable shortens s and escapes everything but printable ASCII.

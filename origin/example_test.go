@@ -1,7 +1,6 @@
 package origin_test
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/crawlgate/crawlgate/origin"
@@ -27,10 +26,8 @@ func ExampleParseTarget() {
 // A host that has no canonical spelling is refused.
 func ExampleParse() {
 	_, err := origin.Parse("http://127.1/")
-	if refused, ok := errors.AsType[*origin.Error](err); ok {
-		fmt.Println(refused.Part, refused.Value)
-	}
-	// Output: address 127.1
+	fmt.Println(err)
+	// Output: origin: address "127.1" is not four decimal numbers without leading zeros
 }
 
 // Servers may resolve a path to other paths before they serve it.

@@ -69,7 +69,7 @@ func TestRFC1738_3_2_2_Targets(t *testing.T) {
 	for _, tt := range ftpPaths {
 		target, err := origin.NewTarget(mustURL(t, "ftp://example.com"+tt.path))
 		if tt.refused != "" {
-			checkRefused(t, target.Origin, err, origin.PartPath, tt.refused)
+			checkRefused(t, target.Origin, err, "path", tt.refused)
 			continue
 		}
 		if err != nil {

@@ -113,17 +113,17 @@ func defaultPort(scheme string) uint16 {
 
 // Parse returns the origin of an absolute URL. It is also the inverse of [Origin.String]. It reads
 // only scheme and authority: path, query and fragment are not part of an origin, and are only
-// checked for control bytes. The error is an [*Error].
+// checked for control bytes.
 //
 // Parse is stricter than [FromURL] in one point: it refuses percent-encoding in the host, which
 // url.Parse has already decoded for FromURL.
 func Parse(rawURL string) (Origin, error) {
 	if hasControl(rawURL) {
-		return Origin{}, refuse(PartURL, "", "has a control byte")
+		return Origin{}, refuse("url", "", "has a control byte")
 	}
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok || strings.ContainsAny(scheme, ":/?#@") {
-		return Origin{}, refuse(PartURL, "", "is not absolute: it does not start with scheme://")
+		return Origin{}, refuse("url", "", "is not absolute: it does not start with scheme://")
 	}
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		rest = rest[:end]
@@ -145,15 +145,15 @@ func ParseSite(rawURL string) (Origin, error) {
 	return o, nil
 }
 
-// FromURL returns the origin of an absolute URL. The error is an [*Error].
+// FromURL returns the origin of an absolute URL.
 func FromURL(u *url.URL) (Origin, error) {
 	switch {
 	case u == nil:
-		return Origin{}, refuse(PartURL, "", "is missing")
+		return Origin{}, refuse("url", "", "is missing")
 	case u.Scheme == "":
-		return Origin{}, refuse(PartURL, "", "is not absolute: it has no scheme")
+		return Origin{}, refuse("url", "", "is not absolute: it has no scheme")
 	case u.Opaque != "":
-		return Origin{}, refuse(PartURL, "", "has no // after its scheme")
+		return Origin{}, refuse("url", "", "has no // after its scheme")
 	case u.User != nil:
 		return Origin{}, refuseUserinfo(u.Host)
 	}
@@ -163,12 +163,12 @@ func FromURL(u *url.URL) (Origin, error) {
 // FromAuthority returns the origin of an authority such as "example.com", "example.com:8080" or
 // "[2001:db8::1]:443", as in CONNECT requests and configurations. A missing or empty port (RFC 3986
 // section 6.2.3) means the scheme's default port. Callers that need an explicit port, as in a
-// CONNECT target, must check for it. The error is an [*Error].
+// CONNECT target, must check for it.
 func FromAuthority(scheme, authority string) (Origin, error) {
 	scheme = strings.ToLower(scheme)
 	port := defaultPort(scheme)
 	if port == 0 {
-		return Origin{}, refuse(PartScheme, scheme, "is not one of http, https, ftp")
+		return Origin{}, refuse("scheme", scheme, "is not one of http, https, ftp")
 	}
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		return Origin{}, refuseUserinfo(authority[at+1:])
@@ -191,7 +191,7 @@ func FromAuthority(scheme, authority string) (Origin, error) {
 
 // refuseUserinfo names only the host, because the part before the @ is a credential.
 func refuseUserinfo(host string) error {
-	return refuse(PartUserinfo, "...@"+host, "is not allowed")
+	return refuse("userinfo", "...@"+host, "is not allowed")
 }
 
 // splitAuthority cuts host[:port] in two; an IPv6 literal keeps its brackets.
@@ -199,20 +199,20 @@ func splitAuthority(authority string) (host, port string, err error) {
 	if strings.HasPrefix(authority, "[") {
 		end := strings.IndexByte(authority, ']')
 		if end < 0 {
-			return "", "", refuse(PartAddress, authority, "has no closing bracket")
+			return "", "", refuse("address", authority, "has no closing bracket")
 		}
 		host, port = authority[:end+1], authority[end+1:]
 		if port != "" && port[0] != ':' {
-			return "", "", refuse(PartAddress, authority, "has something other than a port after its bracket")
+			return "", "", refuse("address", authority, "has something other than a port after its bracket")
 		}
 		return host, strings.TrimPrefix(port, ":"), nil
 	}
 	host, port, _ = strings.Cut(authority, ":")
 	if strings.IndexByte(port, ':') >= 0 {
 		if _, err := netip.ParseAddr(authority); err == nil {
-			return "", "", refuse(PartAddress, authority, "is IPv6 without brackets")
+			return "", "", refuse("address", authority, "is IPv6 without brackets")
 		}
-		return "", "", refuse(PartPort, port, "is not a decimal number")
+		return "", "", refuse("port", port, "is not a decimal number")
 	}
 	return host, port, nil
 }
@@ -222,11 +222,11 @@ func parsePort(s string) (uint16, error) {
 	port, err := strconv.ParseUint(s, 10, 16)
 	switch {
 	case errors.Is(err, strconv.ErrSyntax):
-		return 0, refuse(PartPort, s, "is not a decimal number")
+		return 0, refuse("port", s, "is not a decimal number")
 	case s[0] == '0':
-		return 0, refuse(PartPort, s, "is zero or has a leading zero")
+		return 0, refuse("port", s, "is zero or has a leading zero")
 	case err != nil:
-		return 0, refuse(PartPort, s, "is above 65535")
+		return 0, refuse("port", s, "is above 65535")
 	}
 	return uint16(port), nil
 }
@@ -265,11 +265,11 @@ var lookup = idna.New(
 func canonicalHost(host string) (string, error) {
 	switch {
 	case host == "":
-		return "", refuse(PartHost, "", "is empty")
+		return "", refuse("host", "", "is empty")
 	case host[0] == '[':
 		return canonicalIPv6(strings.TrimSuffix(host[1:], "]"))
 	case len(host) > maxHost:
-		return "", refuse(PartHost, host, "is longer than 253 bytes")
+		return "", refuse("host", host, "is longer than 253 bytes")
 	}
 	ascii := !strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf })
 	name := host
@@ -296,18 +296,18 @@ func canonicalHost(host string) (string, error) {
 
 func punycode(name string) (string, error) {
 	if !utf8.ValidString(name) {
-		return "", refuse(PartHost, name, "is not UTF-8")
+		return "", refuse("host", name, "is not UTF-8")
 	}
 	mapped, err := lookup.ToASCII(name)
 	if err != nil {
-		return "", refuse(PartHost, name, "is not a valid internationalised name")
+		return "", refuse("host", name, "is not a valid internationalised name")
 	}
 	if mapped == name {
 		return name, nil
 	}
 	// The tables should reach a fixed point, but keys must not depend on that.
 	if again, err := lookup.ToASCII(mapped); err != nil || again != mapped {
-		return "", refuse(PartHost, name, "has no stable ASCII form")
+		return "", refuse("host", name, "has no stable ASCII form")
 	}
 	return mapped, nil
 }
@@ -316,10 +316,10 @@ func punycode(name string) (string, error) {
 // length.
 func checkName(name string) error {
 	if name == "" {
-		return refuse(PartHost, "", "is empty")
+		return refuse("host", "", "is empty")
 	}
 	if len(name) > maxName {
-		return refuse(PartHost, name, "is longer than 253 bytes")
+		return refuse("host", name, "is longer than 253 bytes")
 	}
 	label := 0
 	for i := range len(name) {
@@ -327,20 +327,20 @@ func checkName(name string) error {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
 			label++
 		case c == '.' && label == 0:
-			return refuse(PartHost, name, "has an empty label")
+			return refuse("host", name, "has an empty label")
 		case c == '.':
 			label = 0
 		case c == '%':
-			return refuse(PartHost, name, "has percent-encoding")
+			return refuse("host", name, "has percent-encoding")
 		default:
-			return refuse(PartHost, name, "has a byte that no host name has")
+			return refuse("host", name, "has a byte that no host name has")
 		}
 		if label > maxLabel {
-			return refuse(PartHost, name, "has a label longer than 63 bytes")
+			return refuse("host", name, "has a label longer than 63 bytes")
 		}
 	}
 	if label == 0 {
-		return refuse(PartHost, name, "has an empty label")
+		return refuse("host", name, "has an empty label")
 	}
 	return nil
 }
@@ -358,10 +358,10 @@ func endsInNumber(name string) bool {
 // zeros, written in ASCII.
 func checkIPv4(name string, ascii bool) error {
 	if !ascii {
-		return refuse(PartAddress, name, "was not written in ASCII digits")
+		return refuse("address", name, "was not written in ASCII digits")
 	}
 	if _, err := netip.ParseAddr(name); err != nil {
-		return refuse(PartAddress, name, "is not four decimal numbers without leading zeros")
+		return refuse("address", name, "is not four decimal numbers without leading zeros")
 	}
 	return nil
 }
@@ -370,18 +370,18 @@ func checkIPv4(name string, ascii bool) error {
 // case, as in all hosts (RFC 3986 section 3.2.2). Otherwise it accepts only the form of RFC 5952.
 func canonicalIPv6(s string) (string, error) {
 	if strings.IndexByte(s, '%') >= 0 {
-		return "", refuse(PartAddress, s, "has a zone")
+		return "", refuse("address", s, "has a zone")
 	}
 	addr, err := netip.ParseAddr(s)
 	if err != nil || !addr.Is6() {
-		return "", refuse(PartAddress, s, "is not IPv6")
+		return "", refuse("address", s, "is not IPv6")
 	}
 	if addr.Is4In6() {
-		return "", refuse(PartAddress, s, "is the IPv4 address "+addr.Unmap().String())
+		return "", refuse("address", s, "is the IPv4 address "+addr.Unmap().String())
 	}
 	canonical := addr.String()
 	if canonical != strings.ToLower(s) {
-		return "", refuse(PartAddress, s, "is not canonical (RFC 5952): write "+canonical)
+		return "", refuse("address", s, "is not canonical (RFC 5952): write "+canonical)
 	}
 	return canonical, nil
 }

@@ -20,7 +20,7 @@ type Target struct {
 }
 
 // NewTarget returns the target of an absolute URL. Call it with the URL of the incoming request
-// after every rewrite. The error is an [*Error].
+// after every rewrite.
 //
 // Bytes that a URI cannot have (RFC 3986 appendix A, with [ and ] let pass as net/url and browsers
 // do) are percent-encoded one by one and all others stay as they are: no dot segment is resolved,
@@ -39,7 +39,7 @@ func NewTarget(u *url.URL) (Target, error) {
 		path = "/"
 	}
 	if path[0] != '/' {
-		return Target{}, refuse(PartPath, path, "does not start with a slash")
+		return Target{}, refuse("path", path, "does not start with a slash")
 	}
 	path = escapeIllegal(path, legalInPath)
 	if o.Scheme == "ftp" {
@@ -56,7 +56,7 @@ func NewTarget(u *url.URL) (Target, error) {
 // ParseTarget is [NewTarget] for the text of a URL. The error may be one of net/url.
 func ParseTarget(rawURL string) (Target, error) {
 	if rawURL == "" {
-		return Target{}, refuse(PartURL, "", "is missing")
+		return Target{}, refuse("url", "", "is missing")
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -162,21 +162,21 @@ func checkFTP(path string, hasQuery bool) error {
 	forms, fewForms := Resolve(path)
 	switch {
 	case err != nil:
-		return refuse(PartPath, path, "has a broken escape")
+		return refuse("path", path, "has a broken escape")
 	case hasQuery:
-		return refuse(PartPath, path, "has a query, which ftp URLs do not have")
+		return refuse("path", path, "has a query, which ftp URLs do not have")
 	case strings.Contains(name, ";"):
-		return refuse(PartPath, path, "has a semicolon: ftp URLs with a type are not supported")
+		return refuse("path", path, "has a semicolon: ftp URLs with a type are not supported")
 	case len(forms) > 0 || !fewForms:
-		return refuse(PartPath, path, "has a dot segment, an empty one, or a slash in another spelling")
+		return refuse("path", path, "has a dot segment, an empty one, or a slash in another spelling")
 	case len(name) > maxFTPName:
-		return refuse(PartPath, path, "is too long for FTP")
+		return refuse("path", path, "is too long for FTP")
 	case hasControl(name), strings.ContainsRune(name, '?'), strings.IndexByte(name, 0xff) >= 0:
-		return refuse(PartPath, path, "has a byte that is not sent to FTP servers")
+		return refuse("path", path, "has a byte that is not sent to FTP servers")
 	}
 	for segment := range strings.SplitSeq(name, "/") {
 		if strings.TrimRight(segment, ". ") != segment { // Windows ignores them
-			return refuse(PartPath, path, "has a segment that ends in a dot or a space")
+			return refuse("path", path, "has a segment that ends in a dot or a space")
 		}
 	}
 	return nil

@@ -114,12 +114,12 @@ func TestTargetRefused(t *testing.T) {
 		url          *url.URL
 		part, reason string
 	}{
-		{"nil", nil, origin.PartURL, "missing"},
-		{"origin form", &url.URL{Path: "/a"}, origin.PartURL, "absolute"},
-		{"no origin", &url.URL{Scheme: "http", Host: "a..b", Path: "/"}, origin.PartHost, "empty label"},
-		{"path without a slash", &url.URL{Scheme: "http", Host: "example.com", Path: "a"}, origin.PartPath, "slash"},
-		{"asterisk form", &url.URL{Scheme: "http", Host: "example.com", Path: "*"}, origin.PartPath, "slash"},
-		{"path that would join the host", &url.URL{Scheme: "http", Host: "example.com", Path: ".other.example/"}, origin.PartPath, "slash"},
+		{"nil", nil, "url", "missing"},
+		{"origin form", &url.URL{Path: "/a"}, "url", "absolute"},
+		{"no origin", &url.URL{Scheme: "http", Host: "a..b", Path: "/"}, "host", "empty label"},
+		{"path without a slash", &url.URL{Scheme: "http", Host: "example.com", Path: "a"}, "path", "slash"},
+		{"asterisk form", &url.URL{Scheme: "http", Host: "example.com", Path: "*"}, "path", "slash"},
+		{"path that would join the host", &url.URL{Scheme: "http", Host: "example.com", Path: ".other.example/"}, "path", "slash"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
