@@ -79,13 +79,10 @@ func (g *intercepting) serveConnect(w http.ResponseWriter, r *http.Request) erro
 		return err
 	}
 	p := &ConnectContext{Host: strings.ToLower(host), Port: n, Outer: r, Minter: g.minter, Value: "value"}
-	switch first, err := tunnel.First(r.Context(), 5*time.Second); {
-	case err != nil:
-		tunnel.Close()
-		return err
-	case first == FirstTLS:
+	switch first := tunnel.First(r.Context(), 5*time.Second); first {
+	case FirstTLS:
 		return g.ServeTLS(r.Context(), tunnel, p)
-	case first == FirstHTTP:
+	case FirstHTTP:
 		return g.ServePlain(r.Context(), tunnel, p)
 	default:
 		tunnel.Close()

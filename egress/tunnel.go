@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -134,7 +133,7 @@ type First string
 // The beginnings of a tunnel.
 const (
 	FirstSilent First = "silent" // nothing came in time
-	FirstClosed First = "closed" // the client closed it and said nothing
+	FirstClosed First = "closed" // the tunnel ended, and the client said nothing
 	FirstTLS    First = "tls"    // a TLS handshake record
 	FirstHTTP   First = "http"   // a letter, as in an HTTP method: several clients tunnel http:// too
 	FirstOther  First = "other"  // anything else
@@ -145,25 +144,21 @@ const recordHandshake = 0x16
 
 // First looks at the client's first byte, and waits for it no longer than timeout. The byte can
 // still be read. The end of ctx closes the tunnel.
-func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error) {
+func (t *Tunnel) First(ctx context.Context, timeout time.Duration) First {
 	err := t.lookAhead(ctx, 1, timeout)
 	if len(t.ahead) == 0 {
-		switch {
-		case errors.Is(err, io.EOF):
-			return FirstClosed, nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return FirstSilent, nil
-		default:
-			return FirstClosed, fmt.Errorf("awaiting the first byte of a tunnel: %w", err)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return FirstSilent
 		}
+		return FirstClosed
 	}
 	switch c := t.ahead[0]; {
 	case c == recordHandshake:
-		return FirstTLS, nil
+		return FirstTLS
 	case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
-		return FirstHTTP, nil
+		return FirstHTTP
 	default:
-		return FirstOther, nil
+		return FirstOther
 	}
 }
 

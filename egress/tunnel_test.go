@@ -234,19 +234,18 @@ func TestTunnelFirst(t *testing.T) {
 		} {
 			type seen struct {
 				first First
-				err   error
 				rest  string
 			}
 			result := make(chan seen, 1)
 			gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
-				first, err := tunnel.First(r.Context(), time.Minute)
+				first := tunnel.First(r.Context(), time.Minute)
 				rest, _ := io.ReadAll(tunnel)
-				result <- seen{first, err, string(rest)}
+				result <- seen{first, string(rest)}
 			})
 			_, c := connect(t, gw, "site:443")
 			io.WriteString(c, sent)
 			c.CloseWrite()
-			if got := <-result; got.first != want || got.err != nil || got.rest != sent {
+			if got := <-result; got.first != want || got.rest != sent {
 				t.Errorf("%s, %q: %+v, want %v", proto, sent, got, want)
 			}
 			<-done
@@ -259,22 +258,17 @@ func TestTunnelFirst(t *testing.T) {
 func TestTunnelFirstSilent(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
-		silent, result := make(chan First), make(chan string, 1)
+		silent, result := make(chan First), make(chan First, 1)
 		gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
-			first, err := tunnel.First(r.Context(), 20*time.Millisecond)
-			if err != nil {
-				t.Error(err)
-			}
-			silent <- first
-			first, err = tunnel.First(r.Context(), time.Minute)
-			result <- fmt.Sprintf("%s %v", first, err)
+			silent <- tunnel.First(r.Context(), 20*time.Millisecond)
+			result <- tunnel.First(r.Context(), time.Minute)
 		})
 		_, c := connect(t, gw, "site:443")
 		if got := <-silent; got != FirstSilent {
 			t.Errorf("%s: %v, want silent", proto, got)
 		}
 		io.WriteString(c, "G")
-		if got := <-result; got != "http <nil>" {
+		if got := <-result; got != FirstHTTP {
 			t.Errorf("%s: then %s, want http", proto, got)
 		}
 		c.Close()
@@ -290,8 +284,7 @@ func TestTunnelClientLeaves(t *testing.T) {
 		waiting, result := make(chan struct{}), make(chan First, 1)
 		gw, done := startConnect(t, proto, func(r *http.Request, tunnel *Tunnel) {
 			close(waiting)
-			first, _ := tunnel.First(r.Context(), time.Minute)
-			result <- first
+			result <- tunnel.First(r.Context(), time.Minute)
 		})
 		_, c := connect(t, gw, "site:443")
 		<-waiting
@@ -309,13 +302,16 @@ func TestTunnelFirstEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	gw, _ := startConnect(t, "h1", func(_ *http.Request, tunnel *Tunnel) {
-		_, err := tunnel.First(ctx, time.Minute)
+		if first := tunnel.First(ctx, time.Minute); first != FirstClosed {
+			t.Errorf("got %v, want closed", first)
+		}
+		_, err := tunnel.Read(make([]byte, 1))
 		result <- err
 	})
 	connect(t, gw, "site:443")
 	cancel()
 	if err := <-result; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the wait ended with %v, want net.ErrClosed", err)
+		t.Errorf("after the wait, reading fails with %v, want net.ErrClosed", err)
 	}
 }
 
@@ -420,10 +416,7 @@ func FuzzTunnel(f *testing.F) {
 	f.Add(captureHello(f, &tls.Config{ServerName: "site.example"}), []byte{0, 3, 200})
 	f.Fuzz(func(t *testing.T, said, sizes []byte) {
 		tunnel := newTunnel(&pieces{rest: said, sizes: sizes})
-		first, err := tunnel.First(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := tunnel.First(t.Context(), time.Minute)
 		switch {
 		case len(said) == 0 && first != FirstClosed, len(said) > 0 && (said[0] == recordHandshake) != (first == FirstTLS):
 			t.Errorf("%q begins with %v", said, first)

@@ -119,12 +119,12 @@ func (c *connect) open(handleTLS func()) error {
 	defer engine.TunnelsOpen.Dec()
 	ctx, done := endingWith(c.ctx, server.draining)
 	defer done()
-	first, err := c.client.First(ctx, firstByte)
+	first := c.client.First(ctx, firstByte)
 	engine.TunnelsTotal.WithLabelValues(string(first)).Inc()
 	switch {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))
-	case err != nil || first == egress.FirstSilent || first == egress.FirstClosed:
+	case first == egress.FirstSilent || first == egress.FirstClosed:
 		c.decision.Detail = "the client said nothing in the tunnel"
 	case first == egress.FirstHTTP:
 		c.servePlain()
