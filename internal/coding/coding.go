@@ -72,7 +72,8 @@ func NewReader(name string, in io.Reader) (*Reader, error) {
 	}
 	r.in.Reset(in)
 	if name == "br" && brotliWindow(&r.in) > maxBrotliWindow {
-		return nil, errors.Join(errWindow, r.Close())
+		r.Close()
+		return nil, errWindow
 	}
 	return r, r.dec.Reset(&r.in)
 }
@@ -122,14 +123,12 @@ func (r *Reader) AtEnd() bool {
 }
 
 // Close keeps the decoder for the next body, if it came from [NewReader] and few are kept already.
-// It never fails.
-func (r *Reader) Close() error {
+func (r *Reader) Close() {
 	r.in.Reset(nil)
 	select {
 	case r.idle <- r:
 	default:
 	}
-	return nil
 }
 
 // deflate reads zlib data (RFC 1950), or bare deflate data from senders that leave the wrapper out

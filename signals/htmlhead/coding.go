@@ -54,7 +54,7 @@ func Decode(contentCoding string, body []byte, limit int) (text []byte, cut bool
 	if err != nil {
 		return nil, true
 	}
-	defer r.Close() //nolint:errcheck // reads memory: it has nothing to lose
+	defer r.Close()
 	var out bytes.Buffer
 	out.Grow(min(usualRatio*len(body), limit+1) + bytes.MinRead)
 	_, err = out.ReadFrom(io.LimitReader(r, int64(limit)+1))
