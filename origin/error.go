@@ -12,18 +12,11 @@ const maxErrorValue = 80
 // reason. value is the offending text, or empty. It is cut and escaped to printable ASCII, so that
 // it can be logged and shown, and must not contain credentials.
 func refuse(part, value, reason string) error {
-	if value != "" {
-		part += ` "` + printable(value) + `"`
+	if len(value) > maxErrorValue {
+		quoted := strconv.QuoteToASCII(value[:maxErrorValue])
+		part += " " + quoted[:len(quoted)-1] + `..."`
+	} else if value != "" {
+		part += " " + strconv.QuoteToASCII(value)
 	}
 	return errors.New("origin: " + part + " " + reason)
-}
-
-// printable shortens s and escapes everything but printable ASCII.
-func printable(s string) string {
-	ellipsis := ""
-	if len(s) > maxErrorValue {
-		s, ellipsis = s[:maxErrorValue], "..."
-	}
-	quoted := strconv.QuoteToASCII(s)
-	return quoted[1:len(quoted)-1] + ellipsis
 }
