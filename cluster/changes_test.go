@@ -213,3 +213,13 @@ func TestMoreGatewaysThanAreListed(t *testing.T) {
 		t.Errorf("%d of %d gateways answered, want 1 of 1201", answered, n)
 	}
 }
+
+// TestTooFewValues checks that an answer without a value for each field is an error.
+func TestTooFewValues(t *testing.T) {
+	t.Parallel()
+	f := join(t, redistest.Start(t), "gw", new(gateway))
+	none := rueidis.NewLuaScript("return {}")
+	if got, err := f.values(t.Context(), f.link.Client(), none, "orders", "", []string{"a"}); err == nil {
+		t.Errorf("values = %v, want an error", got)
+	}
+}

@@ -117,13 +117,7 @@ func changesSince(version string, entries []rueidis.XRangeEntry) (read enforce.S
 		if e.FieldValues["from"] != version || json.Unmarshal([]byte(e.FieldValues["write"]), &w) != nil {
 			return enforce.StopSet{}, "", nil
 		}
-		var ids, values [2][]string
-		for i, part := range []map[string]string{w.Orders, w.Lifted} {
-			for id, value := range part {
-				ids[i], values[i] = append(ids[i], id), append(values[i], value)
-			}
-		}
-		some, err := readOrders(ids[0], values[0], ids[1], values[1])
+		some, err := readOrders(w.Orders, w.Lifted)
 		bad = cmp.Or(err, bad)
 		read.Held = append(read.Held, some.Held...)
 		maps.Copy(read.Lifted, some.Lifted)
@@ -141,26 +135,22 @@ func text(v any) string {
 // maxValue is the longest value that is read, in bytes.
 const maxValue = 64 << 10
 
-// readOrders parses orders and lifts from Redis. It leaves out malformed ones; the error names one
-// of them.
-func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet, err error) {
-	if len(orders) != len(orderIDs) || len(lifts) != len(liftIDs) {
-		return read, fmt.Errorf("redis has answered for %d orders and %d lifts, not %d and %d",
-			len(orders), len(lifts), len(orderIDs), len(liftIDs))
-	}
-	for i, id := range orderIDs {
-		order, bad := readOrder(id, orders[i])
+// readOrders parses orders and lifts from Redis, by their ids. It leaves out malformed ones; the
+// error names one of them.
+func readOrders(orders, lifts map[string]string) (read enforce.StopSet, err error) {
+	for id, value := range orders {
+		order, bad := readOrder(id, value)
 		if err = cmp.Or(bad, err); order.ID != "" {
 			read.Held = append(read.Held, order)
 		}
 	}
-	read.Lifted = make(map[string]enforce.Lift, len(liftIDs))
-	for i, id := range liftIDs {
-		if lifts[i] == "" {
+	read.Lifted = make(map[string]enforce.Lift, len(lifts))
+	for id, value := range lifts {
+		if value == "" {
 			continue
 		}
 		var lift enforce.Lift
-		if bad := json.Unmarshal([]byte(lifts[i]), &lift); bad != nil || !enforce.IsStopID(id) {
+		if bad := json.Unmarshal([]byte(value), &lift); bad != nil || !enforce.IsStopID(id) {
 			err = fmt.Errorf("malformed lift %.80q in redis: %w", id, bad)
 			continue
 		}

@@ -113,14 +113,14 @@ func (n *node) round(tb testing.TB, m *model, now time.Time) (done bool) {
 	tb.Helper()
 	redis := m.ids()
 	orderIDs, liftIDs := unknown(n.orders, redis)
-	var orders, lifts []string
+	orders, lifts := map[string]string{}, map[string]string{}
 	for _, id := range orderIDs {
-		orders = append(orders, m.orders[id])
+		orders[id] = m.orders[id]
 	}
 	for _, id := range liftIDs {
-		lifts = append(lifts, m.lifted[id])
+		lifts[id] = m.lifted[id]
 	}
-	read, err := readOrders(orderIDs, orders, liftIDs, lifts)
+	read, err := readOrders(orders, lifts)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -340,22 +340,19 @@ func TestReadOrders(t *testing.T) {
 		{"b", `{"id":"b","scope":"allow","value":"Acme@a.test","by":"ada","at":"2026-11-23T12:00:00Z","until":"2026-11-24T12:00:00Z"}`}, // no ticket
 		{"", `{"scope":"all"}`},
 	} {
-		read, err := readOrders([]string{"a", tt.id}, []string{good, tt.value}, nil, nil)
+		read, err := readOrders(map[string]string{"a": good, tt.id: tt.value}, nil)
 		if err == nil || len(read.Held) != 1 || read.Held[0].ID != "a" {
 			t.Errorf("readOrders with %q %q = %v, %v, want only order a and an error", tt.id, tt.value, read, err)
 		}
 	}
-	read, err := readOrders([]string{"gone"}, []string{""}, []string{"gone", "l"}, []string{"", `{"by":"x","at":"2026-11-23T12:00:00Z"}`})
+	read, err := readOrders(map[string]string{"gone": ""}, map[string]string{"gone": "", "l": `{"by":"x","at":"2026-11-23T12:00:00Z"}`})
 	if err != nil || len(read.Held) != 0 || len(read.Lifted) != 1 || !read.Lifted["l"].At.Equal(noon) {
 		t.Errorf("readOrders = %v, %v, want only the lift l", read, err)
 	}
 	for _, lift := range []string{"{", `{"at":1}`} {
-		if read, err := readOrders(nil, nil, []string{"l"}, []string{lift}); err == nil || len(read.Lifted) > 0 {
+		if read, err := readOrders(nil, map[string]string{"l": lift}); err == nil || len(read.Lifted) > 0 {
 			t.Errorf("readOrders with the lift %q = %v, want an error", lift, read)
 		}
-	}
-	if _, err := readOrders([]string{"a"}, nil, nil, nil); err == nil {
-		t.Error("readOrders accepts an answer without values")
 	}
 }
 
@@ -365,7 +362,7 @@ func FuzzReadOrders(f *testing.F) {
 	f.Add("a", text(order("a", noon)), `{"at":"2026-11-23T12:00:00Z"}`)
 	f.Add("", "", "")
 	f.Fuzz(func(t *testing.T, id, value, lift string) {
-		read, _ := readOrders([]string{id}, []string{value}, []string{id}, []string{lift})
+		read, _ := readOrders(map[string]string{id: value}, map[string]string{id: lift})
 		merged, err := (enforce.StopSet{}).Merge(read, noon)
 		if err != nil {
 			t.Fatal(err)

@@ -238,7 +238,7 @@ func (f *Fleet) readUnknown(ctx context.Context, c rueidis.Client, mine enforce.
 	if err != nil {
 		return read, err
 	}
-	read, bad := readOrders(orderIDs, orders, liftIDs, lifts)
+	read, bad := readOrders(orders, lifts)
 	if bad != nil {
 		f.config.Failed(bad)
 	}
@@ -246,8 +246,8 @@ func (f *Fleet) readUnknown(ctx context.Context, c rueidis.Client, mine enforce.
 }
 
 // values reads fields of a hash by a script, whose first argument is first; a missing one is empty.
-func (f *Fleet) values(ctx context.Context, c rueidis.Client, script *rueidis.Lua, hash, first string, fields []string) (values []string, err error) {
-	values = make([]string, 0, len(fields))
+func (f *Fleet) values(ctx context.Context, c rueidis.Client, script *rueidis.Lua, hash, first string, fields []string) (map[string]string, error) {
+	values := make(map[string]string, len(fields))
 	for some := range slices.Chunk(fields, maxWrite) {
 		bounded, cancel := context.WithTimeout(ctx, link.Timeout)
 		args := append([]string{first}, some...)
@@ -259,7 +259,9 @@ func (f *Fleet) values(ctx context.Context, c rueidis.Client, script *rueidis.Lu
 		if len(list) != len(some) {
 			return nil, fmt.Errorf("redis has answered with %d values, not %d", len(list), len(some))
 		}
-		values = append(values, list...)
+		for i, field := range some {
+			values[field] = list[i]
+		}
 	}
 	return values, nil
 }
@@ -288,13 +290,13 @@ func (f *Fleet) readMembership(ctx context.Context, c rueidis.Client, all bool) 
 	if err != nil {
 		return fmt.Errorf("reading the answers of gateways in redis: %w", err)
 	}
-	for i, name := range names {
+	for name, said := range notes {
 		p := process{last: read[name].last}
 		delete(read, name)
-		if notes[i] == "" {
+		if said == "" {
 			continue
 		}
-		if err := json.Unmarshal([]byte(notes[i]), &p.note); err != nil {
+		if err := json.Unmarshal([]byte(said), &p.note); err != nil {
 			f.config.Failed(fmt.Errorf("what gateway %.80q says of itself in redis cannot be read: %w", name, err))
 			continue
 		}
@@ -311,9 +313,9 @@ func (f *Fleet) readAnswers(ctx context.Context, c rueidis.Client, id string, pr
 		return fmt.Errorf("reading the answers of gateways in redis: %w", err)
 	}
 	known, read := f.known(), membership{}
-	for i, name := range processes {
+	for name, answer := range answers {
 		var a ack
-		if p, ok := known[name]; ok && json.Unmarshal([]byte(answers[i]), &a) == nil {
+		if p, ok := known[name]; ok && json.Unmarshal([]byte(answer), &a) == nil {
 			p.Done = maps.Clone(p.Done)
 			if p.Done == nil {
 				p.Done = map[string]ack{}
