@@ -70,19 +70,20 @@ type Reservation struct {
 	Token any
 }
 
-// ReserveOutcome is the result of an attempt to reserve.
-type ReserveOutcome uint8
+// ReserveOutcome is the result of an attempt to reserve. Only Reserved permits a request. The
+// numbers are those of redisclock's reserve.lua.
+type ReserveOutcome int64
 
 const (
 	// TooLate reserved nothing: the slot lies beyond maxWait.
 	TooLate ReserveOutcome = iota
 	// Reserved reserved the slot.
 	Reserved
-	// Full reserved nothing: all places of a clock are taken. Ask again after about Wait.
-	Full
 	// NotYet reserved nothing: a clock that few requests share is not ready, and a reservation now
 	// would block the clocks that many share until then. Ask again after Wait.
 	NotYet
+	// Full reserved nothing: all places of a clock are taken. Ask again after about Wait.
+	Full
 )
 
 // Peers is what a gateway knows of the others.

@@ -236,21 +236,12 @@ func reservation(answer []int64, demands []pace.Demand) (pace.Reservation, error
 		return pace.Reservation{}, fmt.Errorf("reserve script answered %d values, want 6", len(answer))
 	}
 	r := pace.Reservation{
+		Outcome: pace.ReserveOutcome(answer[0]),
 		Wait:    time.Duration(answer[1]) * time.Microsecond,
 		Blocked: time.Duration(answer[3]) * time.Microsecond,
 	}
 	if i := int(answer[4]); i >= 1 && i <= len(demands) {
 		r.BlockedKey = demands[i-1].Key
-	}
-	switch answer[0] {
-	case 1:
-		r.Outcome = pace.Reserved
-	case 2:
-		r.Outcome = pace.NotYet
-	case 3:
-		r.Outcome = pace.Full
-	default:
-		r.Outcome = pace.TooLate
 	}
 	return r, nil
 }
