@@ -167,7 +167,11 @@ func (c *Cache) renewLease(l Lease) (end func(keep bool)) {
 	ctx, cancel := context.WithCancel(c.base)
 	c.work.Go(func() {
 		for held := true; held && sleep(ctx, leaseRenewal); {
-			held = c.renew(l)
+			bounded, done := context.WithTimeout(c.base, storeTimeout)
+			still, err := l.Renew(bounded)
+			done()
+			c.reportStore("lease", err)
+			held = still || err != nil // perhaps
 		}
 	})
 	return func(keep bool) {
@@ -176,15 +180,6 @@ func (c *Cache) renewLease(l Lease) (end func(keep bool)) {
 			l.Release()
 		}
 	}
-}
-
-// renew reports whether a lease is perhaps still held.
-func (c *Cache) renew(l Lease) bool {
-	ctx, cancel := context.WithTimeout(c.base, storeTimeout)
-	defer cancel()
-	held, err := l.Renew(ctx)
-	c.reportStore("lease", err)
-	return held || err != nil
 }
 
 // sleep waits for d and reports whether it did: it does not once ctx ends.
@@ -223,34 +218,24 @@ func (c *Cache) share(out fetch.Outcome) {
 }
 
 // recall returns the newest entry of k in the hot tier, the pending writes or the store, under the
-// current policy, or nil.
+// current interpretation, or nil.
 func (c *Cache) recall(k fetch.Key) *Entry {
 	c.mu.Lock()
 	best := c.pending.newest(k)
 	c.mu.Unlock()
 	now := time.Now()
-	best = newer(best, c.hot.get(k), now)
+	newer := func(r fetch.Record) bool { return best == nil || attempted(r, now).After(attempted(best.record, now)) }
+	if hot := c.hot.get(k); hot != nil && newer(hot.record) {
+		best = hot
+	}
 	r, err := c.load(k)
-	if err != nil || best != nil && !attempted(r, now).After(attempted(best.record, now)) {
-		return c.judged(best)
+	switch as := c.interpretation(); {
+	case err == nil && newer(r):
+		return newEntry(r, as, best)
+	case best != nil && best.interpretation != as:
+		return newEntry(best.record, as, best)
 	}
-	return newEntry(r, c.interpretation(), best)
-}
-
-// judged returns the entry under the current interpretation, or nil for nil.
-func (c *Cache) judged(e *Entry) *Entry {
-	if as := c.interpretation(); e != nil && e.interpretation != as {
-		return newEntry(e.record, as, e)
-	}
-	return e
-}
-
-// newer returns the entry with the later attempt; either may be nil.
-func newer(a, b *Entry, now time.Time) *Entry {
-	if a == nil || b != nil && attempted(b.record, now).After(attempted(a.record, now)) {
-		return b
-	}
-	return a
+	return best
 }
 
 // skew is how far clocks of gateways that share a store may differ.
