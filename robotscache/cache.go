@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
@@ -84,13 +85,13 @@ func newCache(cfg Config, hot hotTier) *Cache {
 		flights: make(map[fetch.Key]*flight),
 		due:     make(map[fetch.Key]*time.Timer),
 		writer:  semaphore.NewWeighted(1),
-		pending: &pendingWrites{limit: cfg.MaxSize / 4, entries: make(map[fetch.Key][]*Entry), added: make(chan struct{}, 1)},
+		pending: &pendingWrites{entries: make(map[fetch.Key][]*Entry), added: make(chan struct{}, 1)},
 	}
 	c.base, c.stop = context.WithCancel(context.Background())
 	for cl := range classes {
-		c.slots[cl] = newSlots(cl, cfg.InFlight, cfg.Parallel)
+		c.slots[cl] = &slots{starts: rate.NewLimiter(0, cl.share(cfg.Parallel))}
 	}
-	c.tuned.Store(&cfg)
+	c.Configure(cfg)
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.work.Go(c.runWriter)
 	return c

@@ -349,15 +349,8 @@ type slots struct {
 	starts  *rate.Limiter
 }
 
-// newSlots returns the slots of a class, given the limits of all three together.
-func newSlots(cl class, inFlight, parallel int) *slots {
-	s := &slots{starts: rate.NewLimiter(0, cl.share(parallel))}
-	s.resize(cl, inFlight, parallel)
-	return s
-}
-
-// resize changes the limits. Retrievals beyond the new limits continue, and those that already read
-// are not counted against them.
+// resize sets the limits of a class, given those of all three together. Retrievals beyond the new
+// limits continue, and those that already read are not counted against them.
 func (s *slots) resize(cl class, inFlight, parallel int) {
 	s.size = cl.share(inFlight)
 	if readers := cl.share(parallel); readers != s.readers {
