@@ -91,18 +91,6 @@ func (p *pendingWrites) remove(entries []*Entry) {
 	}
 }
 
-// trim drops entries until the rest is within the limit, and returns their number.
-func (p *pendingWrites) trim() (dropped int) {
-	for k, list := range p.entries {
-		if p.size <= p.limit {
-			break
-		}
-		dropped += len(list)
-		p.drop(k)
-	}
-	return dropped
-}
-
 // runWriter saves the pending writes until the cache is closed.
 func (c *Cache) runWriter() {
 	for {
@@ -139,10 +127,17 @@ func (c *Cache) persist() (ok bool) {
 	}
 }
 
-// trimPending keeps the pending writes within their bound while the store is away.
+// trimPending drops pending writes beyond their bound while the store is away.
 func (c *Cache) trimPending() {
+	dropped := 0
 	c.mu.Lock()
-	dropped := c.pending.trim()
+	for k, list := range c.pending.entries {
+		if c.pending.size <= c.pending.limit {
+			break
+		}
+		dropped += len(list)
+		c.pending.drop(k)
+	}
 	c.mu.Unlock()
 	for range dropped {
 		c.cfg.Observer.Dropped(DropUnsaved)
