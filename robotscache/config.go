@@ -122,14 +122,6 @@ type Config struct {
 }
 
 const (
-	defaultMaxSize          = 256 << 20
-	defaultBudget           = 20 * time.Second
-	defaultParallel         = 256
-	defaultQueue            = 16384
-	inFlightPerReading      = 18
-	defaultWaitersPerOrigin = 4096
-	defaultWaiters          = 32768
-
 	// waitGrace is added to the budget of waiting requests, so that they see the record of a
 	// retrieval that used its whole budget, and not ErrPending.
 	waitGrace = 250 * time.Millisecond
@@ -154,13 +146,13 @@ func (c Config) filled() Config {
 	if c.Observer == nil {
 		c.Observer = NopObserver{}
 	}
-	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
-	c.Budget = cmp.Or(c.Budget, defaultBudget)
-	c.Parallel = cmp.Or(c.Parallel, defaultParallel)
-	most := inFlightPerReading * c.Parallel
+	c.MaxSize = cmp.Or(c.MaxSize, 256<<20)
+	c.Budget = cmp.Or(c.Budget, 20*time.Second)
+	c.Parallel = cmp.Or(c.Parallel, 256)
+	most := 18 * c.Parallel
 	c.InFlight = min(cmp.Or(c.InFlight, most), most)
-	c.Queue = cmp.Or(c.Queue, defaultQueue)
-	c.WaitersPerOrigin = cmp.Or(c.WaitersPerOrigin, defaultWaitersPerOrigin)
-	c.Waiters = cmp.Or(c.Waiters, defaultWaiters)
+	c.Queue = cmp.Or(c.Queue, 16_384)
+	c.WaitersPerOrigin = cmp.Or(c.WaitersPerOrigin, 4096)
+	c.Waiters = cmp.Or(c.Waiters, 32_768)
 	return c
 }

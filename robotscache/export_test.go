@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
 )
@@ -88,7 +89,7 @@ func (e *Entry) Cost() int64 { return e.cost() }
 // cache with the default budget waits for another's.
 const (
 	LeaseTTL  = leaseTTL
-	LeaseWait = defaultBudget + leaseMargin
+	LeaseWait = 20*time.Second + leaseMargin
 )
 
 // Stats are counts of the content of a cache.

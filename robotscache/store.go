@@ -136,8 +136,6 @@ type Retention struct {
 }
 
 const (
-	defaultRetain    = 400 * 24 * time.Hour
-	defaultRetainMax = 4 << 30
 	// minRecords is how long records are kept at the least: twice the longest time for which the
 	// past of an unreachable origin matters.
 	minRecords = 60 * 24 * time.Hour
@@ -148,7 +146,7 @@ const (
 
 // Filled returns r with its defaults.
 func (r Retention) Filled() Retention {
-	return Retention{For: cmp.Or(r.For, defaultRetain), Max: cmp.Or(r.Max, defaultRetainMax)}
+	return Retention{For: cmp.Or(r.For, 400*24*time.Hour), Max: cmp.Or(r.Max, 4<<30)}
 }
 
 // Texts is how long a text is kept after the last save of a record that refers to it.

@@ -41,8 +41,6 @@ type Config struct {
 	ReadOnly bool
 }
 
-const defaultLockTimeout = 2 * time.Second
-
 // Store is a [robotscache.Store] in a bbolt file.
 type Store struct {
 	cfg       Config
@@ -57,7 +55,7 @@ type Store struct {
 // operator; [ErrLocked] is found in them. It waits at most for LockTimeout.
 func Open(cfg Config) (*Store, error) {
 	cfg.Versions = cmp.Or(cfg.Versions, robotscache.MaxVersions)
-	cfg.LockTimeout = cmp.Or(cfg.LockTimeout, defaultLockTimeout)
+	cfg.LockTimeout = cmp.Or(cfg.LockTimeout, 2*time.Second)
 	f, err := openFile(cfg.Path, cfg.LockTimeout, cfg.ReadOnly)
 	if err != nil {
 		return nil, fmt.Errorf("opening the robots.txt store %s: %w", cfg.Path, err)
