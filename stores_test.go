@@ -61,7 +61,7 @@ func (s *shelf) OpenStore() (robotscache.Store, error) {
 		return nil, fmt.Errorf("opened before it was provisioned")
 	}
 	shelvesOpened.Add(1)
-	store := memstore.New(memstore.Config{})
+	store := memstore.New(0)
 	lastShelf.Store(store)
 	return store, nil
 }

@@ -24,7 +24,7 @@ func TestListHost(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
-		store := memstore.New(memstore.Config{})
+		store := memstore.New(0)
 		cache, err := robotscache.New(robotscache.Config{Store: store, Fetcher: noFetch{}})
 		if err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ func init() { caddy.RegisterModule(new(shaky)) }
 type shaky struct{}
 
 var (
-	shakyStore = memstore.New(memstore.Config{})
+	shakyStore = memstore.New(0)
 	failures   atomic.Int32 // number of calls that still fail
 )
 

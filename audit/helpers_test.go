@@ -57,7 +57,7 @@ func (s sites) Fetch(_ context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome
 // rulesOf returns a cache over sites.
 func rulesOf(tb testing.TB, s sites, p fetch.Policy) *robotscache.Cache {
 	tb.Helper()
-	c, err := robotscache.New(robotscache.Config{Store: memstore.New(memstore.Config{}), Fetcher: s, Policy: p})
+	c, err := robotscache.New(robotscache.Config{Store: memstore.New(0), Fetcher: s, Policy: p})
 	if err != nil {
 		tb.Fatal(err)
 	}

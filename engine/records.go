@@ -264,7 +264,7 @@ func (s Store) open(l *link.Link, dropped func(texts int, early bool)) (robotsca
 	case s.Kind == "redis":
 		return redisstore.New(redisstore.Config{Link: l, Retention: s.retention(), Timeout: redisTimeout}), nil
 	case s.Kind == "none":
-		return memstore.New(memstore.Config{}), nil
+		return memstore.New(0), nil
 	}
 	return boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.retention(), Dropped: dropped})
 }

@@ -33,7 +33,7 @@ func (r *records) openFiles(e *Engine) error {
 		return nil
 	}
 	config := tdmConfig(e.Config.Cache)
-	config.Store = memstore.New(memstore.Config{MaxSize: tdmStoreSize})
+	config.Store = memstore.New(tdmStoreSize)
 	config.Fetcher, config.Observer = &tdmFetcher{r}, &tdmObserver{logger: e.logger.Named("cache")}
 	cache, err := robotscache.New(config)
 	if err != nil {

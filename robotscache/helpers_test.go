@@ -293,4 +293,4 @@ func wantFetches(tb testing.TB, s *site, o origin.Origin, want int) {
 	}
 }
 
-func newMemory() robotscache.Store { return memstore.New(memstore.Config{}) }
+func newMemory() robotscache.Store { return memstore.New(0) }

@@ -14,17 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Config holds the limit of a [Store].
-type Config struct {
-	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The least recently used
-	// origins are dropped first, with the history of their outages. This can only make later answers
-	// stricter.
-	MaxSize int64
-}
-
 const (
-	defaultMaxSize = 256 << 20
-	versions       = 10 // kept for each origin
+	versions = 10 // kept for each origin
 	// itemSize and versionSize estimate the memory of an origin and a version without their texts:
 	// map entries, list element, record, map of texts.
 	itemSize    = 1600
@@ -34,7 +25,7 @@ const (
 // Store is a [robotscache.Store] in memory. Its records last as long as the Store does. It keeps
 // one copy of a text for each origin that has or had it.
 type Store struct {
-	cfg Config
+	maxSize int64
 
 	mu     sync.Mutex
 	closed bool
@@ -53,10 +44,11 @@ type item struct {
 
 var errClosed = errors.New("memory store is closed")
 
-// New returns an empty store.
-func New(cfg Config) *Store {
-	cfg.MaxSize = cmp.Or(cfg.MaxSize, defaultMaxSize)
-	return &Store{cfg: cfg, byKey: make(map[fetch.Key]*item)}
+// New returns an empty store. maxSize bounds its memory in bytes, estimated; 0 means 256 MiB. The
+// least recently used origins are dropped first, with the history of their outages. This can only
+// make later answers stricter.
+func New(maxSize int64) *Store {
+	return &Store{maxSize: cmp.Or(maxSize, 256<<20), byKey: make(map[fetch.Key]*item)}
 }
 
 // enter locks the store if it may be used.
@@ -126,7 +118,7 @@ func (s *Store) save(r fetch.Record) error {
 	it.place = s.order.PushBack(it)
 	s.byKey[r.Key()] = it
 	s.size += it.size
-	for s.size > s.cfg.MaxSize && s.order.Len() > 0 {
+	for s.size > s.maxSize && s.order.Len() > 0 {
 		oldest, _ := s.order.Front().Value.(*item)
 		s.remove(oldest.record.Key())
 	}

@@ -18,7 +18,7 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Medium {
 		return storetest.Medium{
 			Open: func(testing.TB) robotscache.Store {
-				return memstore.New(memstore.Config{})
+				return memstore.New(0)
 			},
 			Volatile: true,
 			Versions: 10,
@@ -30,7 +30,7 @@ func TestStore(t *testing.T) {
 func TestStore_Bounded(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	s := memstore.New(memstore.Config{MaxSize: size})
+	s := memstore.New(size)
 	now := time.Now()
 	kept := storetest.Origin(t, "https://kept.example")
 	if err := s.Save(t.Context(), storetest.Rules(kept, "kept", now)); err != nil {
