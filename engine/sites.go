@@ -103,9 +103,6 @@ func (e *Engine) Sites() []*SitePolicy {
 func (e *Engine) Agents() iter.Seq[*enforce.Agent] {
 	return func(yield func(*enforce.Agent) bool) {
 		for _, s := range e.Sites() {
-			if s.Identifier == nil {
-				continue
-			}
 			for _, a := range s.Identifier.Agents() {
 				if !yield(a) {
 					return

@@ -132,23 +132,15 @@ func collectSealed(ch chan<- prometheus.Metric, send func(desc *prometheus.Desc,
 // exceptionsOf counts the exceptions of all sites in force. It returns when the next one of them
 // ends or the next agent expires, or zero.
 func exceptionsOf(sites []*SitePolicy, now time.Time) (inForce int, next time.Time) {
-	seen := map[*enforce.Policy]bool{}
 	ends := func(end time.Time) {
 		if end.After(now) && (next.IsZero() || end.Before(next)) {
 			next = end
 		}
 	}
 	for _, s := range sites {
-		if s.Operator == nil || seen[s.Operator] {
-			continue
-		}
-		seen[s.Operator] = true
 		n, end := s.Operator.InForce(now)
 		inForce += n
 		ends(end)
-		if s.Identifier == nil {
-			continue
-		}
 		for _, a := range s.Identifier.Agents() {
 			ends(a.End())
 		}

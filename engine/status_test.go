@@ -16,14 +16,14 @@ func TestExceptionsOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &SitePolicy{Operator: p}
+		return &SitePolicy{Operator: p, Identifier: new(enforce.Identifier)}
 	}
 	end := func(after time.Duration) string { return now.Add(after).Format(time.RFC3339Nano) }
 	hosts := []string{"a.example", "b.example"}
 	sites := []*SitePolicy{
 		site(enforce.Exception{Hosts: hosts, Until: end(2 * time.Hour)}, enforce.Exception{Hosts: hosts, Until: end(0)}),
 		site(enforce.Exception{Hosts: hosts}, enforce.Exception{Hosts: hosts[:1], Until: end(time.Hour)}),
-		{},
+		site(),
 	}
 	for expires, want := range map[string]time.Time{"2026-11-26": now.Add(time.Hour), "2026-11-25": now.Add(time.Hour), "": now.Add(time.Hour)} {
 		id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "acme", Boundaries: enforce.Boundaries{Expires: expires}}}})
@@ -38,7 +38,7 @@ func TestExceptionsOf(t *testing.T) {
 			t.Errorf("an agent that expires on %q: two hours later the next end is %v", expires, next)
 		}
 	}
-	sites[0].Identifier = nil
+	sites[0].Identifier = new(enforce.Identifier)
 	if n, next := exceptionsOf(sites, now); n != 3 || !next.Equal(now.Add(time.Hour)) {
 		t.Errorf("%d exceptions in force, the next ends at %v; want 3, in an hour", n, next)
 	}
