@@ -301,7 +301,7 @@ func TestProofsStayOutside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := engine.Current().OutsideTransport().RoundTrip(r)
+	resp, err := engine.Current().OutsideTransport.RoundTrip(r)
 	if err == nil {
 		_ = resp.Body.Close()
 	}

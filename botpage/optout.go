@@ -165,7 +165,7 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 	}
 	logger := h.logger.With(zap.String("host", c.Host), zap.String("scope", string(c.Scope)), zap.String("ticket", p.Ticket),
 		zap.String("proof", how), zap.Stringer("client", engine.SourceOf(r)))
-	by := prover{v.OutsideTransport(), v.Config.Fetch.UserAgent, v.StopsFetch, resolver.LookupTXT}
+	by := prover{v.OutsideTransport, v.Config.Fetch.UserAgent, v.StopsFetch, resolver.LookupTXT}
 	if err := by.prove(r.Context(), c.Host, p.Token, how); err != nil {
 		logger.Info("an opt-out is not proven", zap.Error(err))
 		told, _ := errors.AsType[unproven](err)

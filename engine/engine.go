@@ -97,27 +97,34 @@ type Limits struct {
 
 // Engine is the engine of one configuration. It is safe for concurrent use.
 type Engine struct {
-	// Config is not changed after [New].
+	// Config is not changed after [New], nor are the fields below.
 	Config Config
+	// Transport is for requests to origins.
+	Transport *egress.Transport
+	// OutsideTransport is for requests that strangers cause. It uses a new connection for each, and
+	// connects only to public addresses, even if the operator has opened others: its answers must not
+	// reveal an internal network.
+	OutsideTransport *egress.Transport
+	// ConfigDigest identifies the configuration of the engine and all its sites: if two digests are
+	// equal, the operator's rules were the same. It is the first 16 hexadecimal digits of a SHA-256. It
+	// may be called once all sites are provisioned.
+	ConfigDigest func() string
 
-	ctx       caddy.Context
-	logger    *zap.Logger
-	transport *egress.Transport
-	robots    *egress.Transport // for robots.txt: exactly one request per attempt
-	outside   *egress.Transport // for requests that strangers cause
-	fetcher   *fetch.Fetcher
-	files     *fetch.Fetcher // for TDM files
-	stops     *stopState
-	keys      agentKeys
-	emitter   *emitter // nil without an events app
-	sitesMu   sync.Mutex
-	sites     []*SitePolicy           // guarded by sitesMu
-	listens   atomic.Pointer[listens] // the addresses since its start
-	wrapped   []*caddyhttp.Server     // servers with the listener wrapper, or with a warning that it is missing
-	needed    []string                // agents that other handlers refer to
-	digest    func() string
-	loaded    time.Time
-	log       stall.Log // the access logs of this configuration
+	ctx     caddy.Context
+	logger  *zap.Logger
+	robots  *egress.Transport // for robots.txt: exactly one request per attempt
+	fetcher *fetch.Fetcher
+	files   *fetch.Fetcher // for TDM files
+	stops   *stopState
+	keys    agentKeys
+	emitter *emitter // nil without an events app
+	sitesMu sync.Mutex
+	sites   []*SitePolicy           // guarded by sitesMu
+	listens atomic.Pointer[listens] // the addresses since its start
+	wrapped []*caddyhttp.Server     // servers with the listener wrapper, or with a warning that it is missing
+	needed  []string                // agents that other handlers refer to
+	loaded  time.Time
+	log     stall.Log // the access logs of this configuration
 
 	accessLogs func() []*zap.Logger // of the sites
 	unwritten  unwritten            // of the lines for these
@@ -141,7 +148,7 @@ type Engine struct {
 // call [Engine.Close].
 func New(ctx caddy.Context, c Config) (*Engine, error) {
 	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger(), loaded: time.Now(), telling: make(chan struct{}, 1)}
-	e.digest = sync.OnceValue(e.digestSources)
+	e.ConfigDigest = sync.OnceValue(e.digestSources)
 	e.accessLogs = sync.OnceValue(e.findAccessLogs)
 	sockets.Process.Changed() // the admin endpoint may have moved
 	if err := e.provision(); err != nil {
@@ -182,16 +189,16 @@ func (e *Engine) provision() (err error) {
 func (e *Engine) buildEgress() (err error) {
 	config := e.Config.Egress
 	config.Dialer.Guard.Listener = listenerAt
-	if e.transport, err = egress.NewTransport(config); err != nil {
+	if e.Transport, err = egress.NewTransport(config); err != nil {
 		return err
 	}
-	config.FreshFor = e.transport
+	config.FreshFor = e.Transport
 	strict, public := *config.Dialer, *config.Dialer.Guard
 	public.AllowPrivate = nil
 	strict.Guard = &public
 	outside := config
 	outside.Dialer = &strict
-	if e.outside, err = egress.NewTransport(outside); err != nil {
+	if e.OutsideTransport, err = egress.NewTransport(outside); err != nil {
 		return err
 	}
 	config.ResponseHeaderTimeout = e.Config.Cache.Budget // the only time limit of a fetch
@@ -335,15 +342,10 @@ func (e *Engine) Close() error {
 // CloseIdle closes idle connections once the configuration is retired, because each request that
 // was then in progress leaves one behind.
 func (e *Engine) CloseIdle() {
-	if e.transport != nil && e.retired.Load() {
-		e.transport.CloseIdleConnections()
+	if e.Transport != nil && e.retired.Load() {
+		e.Transport.CloseIdleConnections()
 	}
 }
-
-// ConfigDigest identifies the configuration of the engine and all its sites: if two digests are
-// equal, the operator's rules were the same. It is the first 16 hexadecimal digits of a SHA-256. It
-// may be called once all sites are provisioned.
-func (e *Engine) ConfigDigest() string { return e.digest() }
 
 func (e *Engine) digestSources() string {
 	sites := e.Sites()
@@ -387,11 +389,3 @@ func (e *Engine) Cache() *robotscache.Cache { return e.records.cache }
 
 // Pacer returns the pacer with the clocks of the hosts. The caller must have called [Engine.Open].
 func (e *Engine) Pacer() *pace.Pacer { return e.pacing.pacer }
-
-// Transport returns the transport for requests to origins.
-func (e *Engine) Transport() *egress.Transport { return e.transport }
-
-// OutsideTransport returns the transport for requests that strangers cause. It uses a new
-// connection for each, and connects only to public addresses, even if the operator has opened
-// others: its answers must not reveal an internal network.
-func (e *Engine) OutsideTransport() *egress.Transport { return e.outside }

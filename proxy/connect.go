@@ -313,7 +313,7 @@ func (c *connect) dialOrigin() (connected bool) {
 		return false
 	}
 	_, step := startStep(c.ctx, spanDial)
-	conn, err := c.site.Engine.Transport().DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
+	conn, err := c.site.Engine.Transport.DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
 	if err != nil {
 		failure := egress.ClassifyDial(err)
 		step.endFailed(reasonOf(failure), failure)

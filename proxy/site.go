@@ -96,7 +96,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 		SitePolicy: &c.SitePolicy,
 		egressOff:  c.EgressOff,
 		forwarder: &egress.Forwarder{
-			Transport: c.Engine.Transport(), Name: enforce.Name, HeaderPrefix: "Crawlgate-",
+			Transport: c.Engine.Transport, Name: enforce.Name, HeaderPrefix: "Crawlgate-",
 			MinRate: c.Engine.Config.MinRate, BodyTimeout: bodyTimeout,
 		},
 	}
