@@ -27,14 +27,6 @@ type budgets struct {
 	stop   context.CancelFunc
 }
 
-func acquireBudgets(e *Engine) (*budgets, error) {
-	l, err := acquireLink(e, "budgets", e.Config.Fleet.URL)
-	if err != nil {
-		return nil, err
-	}
-	return acquire(e, "budgets "+e.Config.Prefix+" "+e.Config.Fleet.URL, func() (*budgets, error) { return openBudgets(e, l) })
-}
-
 func openBudgets(e *Engine, l *link.Link) (*budgets, error) {
 	b := &budgets{listen: func() {}, stop: func() {}}
 	if l == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/evidence/caddylog"
@@ -268,16 +269,19 @@ func (e *Engine) acquire() error {
 	if e.records, err = acquireRecords(e); err != nil {
 		return err
 	}
-	if e.pacing, err = acquirePacing(e, isNew); err != nil {
+	open := func(e *Engine, l *link.Link) (*pacing, error) { return openPacing(e, l, isNew) }
+	if e.pacing, err = acquireLinked(e, "pacing", "sharing clocks", e.Config.SharedClocks, open); err != nil {
 		return err
 	}
 	if err := caddylog.Start(e.ctx.Done(), e.Config.Name, e.Config.Fleet.URL != "", e.logger.Named("evidence")); err != nil {
 		return err
 	}
-	if e.budgets, err = acquireBudgets(e); err != nil {
+	if e.budgets, err = acquireLinked(e, "budgets", "budgets", e.Config.Fleet.URL, openBudgets); err != nil {
 		return err
 	}
-	e.fleet, err = acquireFleet(e)
+	if e.Config.Fleet.URL != "" {
+		e.fleet, err = acquireLinked(e, "fleet", "fleet", e.Config.Fleet.URL, openFleet)
+	}
 	return err
 }
 

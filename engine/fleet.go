@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -62,6 +63,16 @@ func acquireLink(e *Engine, part, url string) (*link.Link, error) {
 	return r.Link, err
 }
 
+// acquireLinked returns the value of a kind for a Redis, and calls open with a link to it if the
+// pool has no value yet. Without a URL the link is nil.
+func acquireLinked[T caddy.Destructor](e *Engine, kind, part, url string, open func(e *Engine, l *link.Link) (T, error)) (v T, err error) {
+	l, err := acquireLink(e, part, url)
+	if err != nil {
+		return v, err
+	}
+	return acquire(e, kind+" "+e.Config.Prefix+" "+url, func() (T, error) { return open(e, l) })
+}
+
 // Destruct closes the link.
 func (l redisLink) Destruct() error {
 	l.Close()
@@ -100,16 +111,7 @@ var fleetFile = stateFile{
 // maxRefreshes bounds the waiting and running refreshes for other gateways.
 const maxRefreshes = 256
 
-// acquireFleet joins the fleet of e, or returns the existing membership. Without a fleet it returns
-// nil.
-func acquireFleet(e *Engine) (*fleetState, error) {
-	l, err := acquireLink(e, "fleet", e.Config.Fleet.URL)
-	if l == nil {
-		return nil, err // a nil fleetState is ready for use
-	}
-	return acquire(e, "fleet "+e.Config.Prefix+" "+e.Config.Fleet.URL, func() (*fleetState, error) { return openFleet(e, l) })
-}
-
+// openFleet joins the fleet of e.
 func openFleet(e *Engine, l *link.Link) (*fleetState, error) {
 	s := &fleetState{
 		link: l, stops: e.stops, folder: e.Config.Store.folder(), logger: e.logger.Named("fleet"),

@@ -51,17 +51,8 @@ const (
 	blocksDelay = time.Second
 )
 
-// acquirePacing returns the clocks that e shares with other gateways or keeps to itself, and makes
-// them if necessary. isNew says that no gateway has run with the store, so no host can have had a
-// recent request.
-func acquirePacing(e *Engine, isNew bool) (*pacing, error) {
-	l, err := acquireLink(e, "sharing clocks", e.Config.SharedClocks)
-	if err != nil {
-		return nil, err
-	}
-	return acquire(e, "pacing "+e.Config.Prefix+" "+e.Config.SharedClocks, func() (*pacing, error) { return openPacing(e, l, isNew) })
-}
-
+// openPacing makes the clocks that e shares with other gateways or keeps to itself. isNew says that
+// no gateway has run with the store, so no host can have had a recent request.
 func openPacing(e *Engine, l *link.Link, isNew bool) (*pacing, error) {
 	p := &pacing{link: l, folder: e.Config.Store.folder(), logger: e.logger}
 	var states []pace.State
