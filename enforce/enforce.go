@@ -215,13 +215,21 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 // keepsVisitTime reports whether the agent keeps the Visit-time lines of sites.
 func (a *Agent) keepsVisitTime() bool { return a != nil && a.VisitTime == "keep" }
 
-// bound finds the groups that bind the sender and its Crawl-delay. It reports false if the decision
-// does not depend on rules; then d is decided.
+// bound looks up the origin's entry, and finds the groups that bind the sender and its Crawl-delay. It reports false if
+// the decision does not depend on rules; then d is decided.
 func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, bool) {
-	v, now, ok := e.view(ctx, d, id)
-	if !ok {
+	if e.Rules == nil {
+		d.deny(ReasonInternal, "no robots.txt source is configured")
 		return Bound{}, false
 	}
+	entry, source, now, err := e.Lookup(ctx, d.Origin, id)
+	if err != nil {
+		d.Source = source
+		d.deny(LookupFailure(ctx, err))
+		return Bound{}, false
+	}
+	v := entry.View(now)
+	d.NoteView(v, source, now)
 	switch v.Access {
 	case fetch.AccessRules, fetch.AccessLastGood:
 		b := Bind(v.Rules, id.Robots, d.AlsoObey)
@@ -240,24 +248,6 @@ func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, 
 		d.noAccess(v, now)
 	}
 	return Bound{}, false
-}
-
-// view looks up the origin's entry for a sender and records its facts as of now. It reports false if it found no entry;
-// then d is decided.
-func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robotscache.View, now time.Time, ok bool) {
-	if e.Rules == nil {
-		d.deny(ReasonInternal, "no robots.txt source is configured")
-		return v, now, false
-	}
-	entry, source, now, err := e.Lookup(ctx, d.Origin, id)
-	if err != nil {
-		d.Source = source
-		d.deny(LookupFailure(ctx, err))
-		return v, now, false
-	}
-	v = entry.View(now)
-	d.NoteView(v, source, now)
-	return v, now, true
 }
 
 // NoteView records the state of the robots.txt at the time now.
