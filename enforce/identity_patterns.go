@@ -103,16 +103,11 @@ func (g glob) match(s string) bool {
 // no string matches.
 type intersection map[[2]glob]bool
 
-func (none intersection) of(g, h glob) (string, bool) {
+func (none intersection) of(g, h glob) (witness string, ok bool) {
 	if none[[2]glob{g, h}] {
 		return "", false
 	}
-	witness, ok := none.search(g, h)
-	none[[2]glob{g, h}] = !ok
-	return witness, ok
-}
-
-func (none intersection) search(g, h glob) (string, bool) {
+	defer func() { none[[2]glob{g, h}] = !ok }()
 	switch {
 	case g == "" && h == "":
 		return "", true
