@@ -242,9 +242,8 @@ func BenchmarkReadPage(b *testing.B) {
 			}
 			p.Head = p.Head[:min(len(p.Head), 64<<10)]
 			found := strings.Count(bm.page, tag)
-			before := Decision{Allowed: true, Tokens: []string{"AcmeBot"}, use: wanted{
-				mode: PreferencesLog, reads: Signals{RobotsTxt: true, Headers: true, HTML: HTMLLog},
-			}}
+			before := Decision{Allowed: true, Tokens: []string{"AcmeBot"}, preferMode: PreferencesLog}
+			before.reads = Signals{RobotsTxt: true, Headers: true, HTML: HTMLLog}
 			b.ReportAllocs()
 			for b.Loop() {
 				d := before

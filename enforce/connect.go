@@ -104,7 +104,7 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 		if id.Config.keepsVisitTime() {
 			d.visit(bound)
 		}
-		if d.use.mode != PreferencesLog {
+		if d.preferMode != PreferencesLog {
 			e.prefer(ctx, &d, Bound{}, "")
 		}
 	} else {

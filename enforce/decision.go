@@ -169,11 +169,14 @@ type Decision struct {
 
 	order    *Stop  // the order that made the exception, nil for an exception of the configuration
 	matched  string // the path that was matched against the rules
-	use      wanted
 	quoted   quotation
 	unpaced  bool           // it is for /robots.txt
 	interval time.Duration  // the agent's own least pause at a host
 	maxWait  *time.Duration // how long the agent may be held, nil for the general limit
+
+	preferMode  PreferenceMode // of the agent
+	denyUnknown bool           // of the agent
+	reads       Signals        // the sources of Preferences and Signals
 }
 
 // deny refuses the request or, if the mode lets it pass anyway, records the refusal. It keeps only

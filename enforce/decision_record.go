@@ -327,7 +327,7 @@ func (d Decision) Record() LogRecord {
 		Conflict:     escape.Printable(d.Conflict, maxShown),
 	}
 	if d.PathVisible && d.Origin != (origin.Origin{}) {
-		if r.SignalsRead = d.use.reads.String(); r.SignalsRead != "" {
+		if r.SignalsRead = d.reads.String(); r.SignalsRead != "" {
 			r.Vocabulary = Vocabulary
 		}
 	}

@@ -122,13 +122,13 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	d := Decision{
 		At: e.clock(), Mode: e.policy().Mode(o, id.Config), Agent: id.Agent, Tokens: id.Robots.Tokens,
-		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o, use: wanted{reads: e.Reads},
+		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o, reads: e.Reads,
 	}
-	d.use.reads.TDMFile = false // it is not read for every request
+	d.reads.TDMFile = false // it is not read for every request
 	if c := id.Config; c != nil {
 		d.Owner, d.Contact, d.interval, d.maxWait = c.Owner, c.Contact, c.Interval, c.MaxWait
 		d.Purposes, d.AlsoObey = c.Purposes, c.AlsoObey
-		d.use.mode, d.use.denyUnknown = c.Preferences, c.DenyUnknown
+		d.preferMode, d.denyUnknown = c.Preferences, c.DenyUnknown
 	}
 	return d
 }

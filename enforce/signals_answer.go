@@ -42,7 +42,7 @@ type AnswerSignals struct {
 // decision may refuse; then the answer must not reach the crawler. ReadAnswer does not read the
 // fields of a redirect or an error: see [HasContent].
 func (d *Decision) ReadAnswer(status int, header http.Header) (dictionary string) {
-	if d.use.reads.Headers && HasContent(status) {
+	if d.reads.Headers && HasContent(status) {
 		d.take(AnswerSignals{Header: header}, false)
 	}
 	return d.dictionary()
@@ -99,10 +99,10 @@ func (d *Decision) add(a AnswerSignals, sent bool) {
 // Recall reads the answer of a log line again, for this decision on its request. It reports false
 // if the line lacks something that could refuse the request.
 func (d Decision) Recall(r *LogRecord) (again Decision, known bool) {
-	if d.use.mode == PreferencesLog || len(d.Purposes) == 0 || !d.Allowed || d.WouldDeny || !d.PathVisible || d.unpaced {
+	if d.preferMode == PreferencesLog || len(d.Purposes) == 0 || !d.Allowed || d.WouldDeny || !d.PathVisible || d.unpaced {
 		return d, true // nothing in an answer changes it
 	}
-	reads := d.use.reads
+	reads := d.reads
 	answer, known := parseFields(r.SignalFields)
 	if !known || r.SignalsCut || reads.Headers && !strings.Contains(r.SignalsRead, "headers") {
 		return d, false

@@ -16,7 +16,7 @@ import (
 func answered(mode Mode, p PreferenceMode) Decision {
 	d := Decision{Allowed: true, Mode: mode, Reason: ReasonNoRule, Purposes: []string{"train-ai"}}
 	d.Tokens = []string{"Seeker"}
-	d.use = wanted{mode: p, reads: Signals{RobotsTxt: true, Headers: true, HTML: HTMLHold}}
+	d.preferMode, d.reads = p, Signals{RobotsTxt: true, Headers: true, HTML: HTMLHold}
 	return d
 }
 

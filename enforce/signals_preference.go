@@ -212,13 +212,6 @@ func formsOf(path string, paths Paths) []string {
 	return forms
 }
 
-// wanted is what an agent needs from a site, and what the site says.
-type wanted struct {
-	mode        PreferenceMode
-	denyUnknown bool
-	reads       Signals
-}
-
 // prefer records the preferences of the robots.txt, and decides by them. Under "unknown deny" a
 // preference that nobody stated counts as refused here. A field of the answer could grant it, but
 // the request would have to be sent first.
@@ -244,7 +237,7 @@ func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string
 		d.SignalsCut = true
 	}
 	d.judge(false)
-	if !d.use.denyUnknown || d.Conflict != "" {
+	if !d.denyUnknown || d.Conflict != "" {
 		return
 	}
 	for _, purpose := range d.Purposes {
@@ -259,7 +252,7 @@ func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string
 // line of a blind tunnel is about a path, so for a tunnel the file is read only if it can refuse
 // it.
 func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.TDMRules, ok bool, unread string) {
-	if e.Files == nil || !e.Reads.TDMFile || !d.PathVisible && d.use.mode == PreferencesLog {
+	if e.Files == nil || !e.Reads.TDMFile || !d.PathVisible && d.preferMode == PreferencesLog {
 		return rules, false, ""
 	}
 	if !slices.Contains(d.Purposes, preferences.TDM) && !slices.Contains(d.Purposes, preferences.TrainAI) {
@@ -270,7 +263,7 @@ func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.
 
 // readTDMFile adds what the applicable rules of a TDM file say.
 func (d *Decision) readTDMFile(applied preferences.TDMRules) {
-	d.use.reads.TDMFile = true
+	d.reads.TDMFile = true
 	d.Preferences = preferences.Join(d.Preferences, applied.Set())
 	for _, text := range applied.Texts() {
 		var cut bool
@@ -284,8 +277,8 @@ func (d *Decision) readTDMFile(applied preferences.TDMRules) {
 // mayConflict reports whether some path of a site could be refused because of the site's
 // preferences. It is for tunnels, whose paths are not visible.
 func (e *Enforcer) mayConflict(d *Decision, b Bound) bool {
-	return d.use.mode != PreferencesLog && len(d.Purposes) > 0 &&
-		(d.use.denyUnknown || e.Reads.RobotsTxt && b.SaysNo(d.Purposes))
+	return d.preferMode != PreferencesLog && len(d.Purposes) > 0 &&
+		(d.denyUnknown || e.Reads.RobotsTxt && b.SaysNo(d.Purposes))
 }
 
 // judge compares the known preferences of the site with the agent's purposes. It refuses nothing
@@ -305,7 +298,7 @@ func (d *Decision) judge(sent bool) {
 // conflict records the statement that conflicts with a purpose of the agent.
 func (d *Decision) conflict(s preferences.Statement, sent bool) {
 	d.Conflict = s.String()
-	if d.use.mode != PreferencesLog && !sent {
+	if d.preferMode != PreferencesLog && !sent {
 		d.quoted.line = s.Line
 		d.deny(ReasonPreferenceDenied, d.Conflict)
 	}
