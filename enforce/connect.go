@@ -34,23 +34,22 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	if i.refusal != ReasonAgentMismatch || len(id.named(s.UserAgent).agents) > 0 {
 		return i
 	}
-	var found *Agent
-	for _, a := range id.agents {
-		switch {
-		case !a.boundBy(auth) || a.unmet(auth, named{})&^byUserAgent != 0:
-		case found != nil:
-			return found.identity(s.UserAgent).refuse(ReasonAmbiguousAgent,
-				"without a User-Agent it could be agent %q or %q", found.Name, a.Name)
-		default:
-			found = a
-		}
-	}
-	if found == nil {
+	found := slices.DeleteFunc(id.withoutUserAgent(auth), func(a *Agent) bool { return !a.boundBy(auth) })
+	if len(found) == 0 {
 		return i
 	}
-	i = found.identity(s.UserAgent)
-	i.IdentifiedBy = (found.conditions &^ byUserAgent).String()
+	i = found[0].identity(s.UserAgent)
+	if len(found) > 1 {
+		return i.refuse(ReasonAmbiguousAgent,
+			"without a User-Agent it could be agent %q or %q", found[0].Name, found[1].Name)
+	}
+	i.IdentifiedBy = (found[0].conditions &^ byUserAgent).String()
 	return i
+}
+
+// withoutUserAgent returns the agents of which the sender meets all conditions except that one.
+func (id *Identifier) withoutUserAgent(auth Authentication) []*Agent {
+	return slices.DeleteFunc(slices.Clone(id.agents), func(a *Agent) bool { return a.unmet(auth, named{})&^byUserAgent != 0 })
 }
 
 // AuthenticateTunnel authenticates the sender of a CONNECT whose inner requests will be seen. It
@@ -60,20 +59,13 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 // refusals are sent inside, where clients see them.
 func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
 	auth := id.authenticate(ctx, s)
-	bound := slices.ContainsFunc(id.agents, func(a *Agent) bool { return a.boundBy(auth) })
-	possible, inside := id.allowUnknown, 0
-	for _, a := range id.agents {
-		if a.unmet(auth, named{})&^byUserAgent != 0 {
-			continue
-		}
-		possible = true
-		if a.boundBy(auth) || !bound && !id.allowUnknown {
-			auth.only = a
-			inside++
-		}
+	inside := id.withoutUserAgent(auth)
+	possible := id.allowUnknown || len(inside) > 0
+	if id.allowUnknown || slices.ContainsFunc(id.agents, func(a *Agent) bool { return a.boundBy(auth) }) {
+		inside = slices.DeleteFunc(inside, func(a *Agent) bool { return !a.boundBy(auth) })
 	}
-	if inside != 1 {
-		auth.only = nil
+	if len(inside) == 1 {
+		auth.only = inside[0]
 	}
 	if auth.accepted && auth.user == "" && id.verify != nil && !possible {
 		auth.acceptance = acceptance{refusal: ReasonCredentialsMissing}
