@@ -179,7 +179,7 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 		return Identity{UserAgent: userAgent, acceptance: auth.acceptance}
 	}
 	if len(userAgent) > maxUserAgent {
-		return Identity{}.refuse(ReasonUnidentified,
+		return Identity{UserAgent: userAgent}.refuse(ReasonUnidentified,
 			"its User-Agent is longer than %d bytes", maxUserAgent)
 	}
 	if id.tokenOnly {

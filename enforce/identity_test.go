@@ -189,8 +189,8 @@ func TestIdentify(t *testing.T) {
 				if reason != want || refused != (want != "") || !strings.Contains(detail, tt.detail) {
 					t.Errorf("refused %t, %q: %q; want %q: %q", refused, reason, detail, want, tt.detail)
 				}
-				if i.Agent != tt.agent {
-					t.Errorf("agent %q, want %q", i.Agent, tt.agent)
+				if i.Agent != tt.agent || i.UserAgent != tt.e.UserAgent {
+					t.Errorf("agent %q with User-Agent %.40q, want %q with %.40q", i.Agent, i.UserAgent, tt.agent, tt.e.UserAgent)
 				}
 				if !refused && i.IdentifiedBy != tt.by {
 					t.Errorf("identified by %q, want %q", i.IdentifiedBy, tt.by)
