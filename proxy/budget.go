@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync/atomic"
 
@@ -84,9 +83,3 @@ func (m *metered) pass(n int, err error) error {
 
 // NetConn returns the connection within, as [tls.Conn] does: its sending half can close alone.
 func (m *metered) NetConn() net.Conn { return m.Conn }
-
-// isSpent reports whether a tunnel ended because its agent has used up its bytes.
-func isSpent(err error) bool {
-	_, spent := errors.AsType[*budget.SpentError](err)
-	return spent
-}

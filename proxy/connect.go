@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
@@ -46,7 +47,11 @@ type connect struct {
 // tunnel, is enforced like any other request, whatever the policy for CONNECT.
 func (x *exchange) connect() error {
 	s := x.site
-	o, err := connectOrigin(x.r)
+	authority, err := egress.ConnectAuthority(x.r)
+	if err != nil {
+		return x.fail(enforce.ReasonBadTarget, err.Error())
+	}
+	o, err := origin.FromAuthority("https", authority)
 	if err != nil {
 		return x.fail(enforce.ReasonBadTarget, err.Error())
 	}
@@ -75,15 +80,6 @@ func (x *exchange) connect() error {
 	}
 	x.identity = id
 	return c.openBlind()
-}
-
-// connectOrigin reads the target of a CONNECT as an https origin.
-func connectOrigin(r *http.Request) (origin.Origin, error) {
-	authority, err := egress.ConnectAuthority(r)
-	if err != nil {
-		return origin.Origin{}, err
-	}
-	return origin.FromAuthority("https", authority)
 }
 
 // openBlind opens a tunnel that is relayed unseen if the client speaks TLS in it.
@@ -288,11 +284,12 @@ func (c *connect) ended(ctx context.Context) bool {
 // the context of the CONNECT also ends when the gateway closes its own end first.
 func (c *connect) end(err error) {
 	stop := engine.StoppedBy(c.ctx)
+	_, spent := errors.AsType[*budget.SpentError](err)
 	switch {
 	case err == nil:
 	case stop != nil:
 		c.deny(enforce.ReasonKillSwitch, stop.Error())
-	case isSpent(err):
+	case spent:
 		c.decision = c.decision.RefuseSlot(c.ctx, err)
 	case c.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errBeyond), errors.Is(err, errExceptionOver), errors.Is(err, errTooOld), errors.Is(err, errStopping):
 		c.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)

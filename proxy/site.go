@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -239,18 +238,19 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if x.tunnel != nil { // fields of a request inside are from the client itself, not from a proxy in between
 		source = x.tunnel.from.Source
 	}
+	misdirected, _ := x.ctx.Value(misdirectedKey{}).(error)
 	switch {
 	case !enforce.ClientAllowed(s.Clients, source):
 		return x.fail(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
 	case userinfo:
 		return x.fail(enforce.ReasonBadTarget, "the target holds user information")
-	}
-	if reason, detail := misdirected(r); reason != "" {
-		return x.fail(reason, detail)
+	case errors.Is(misdirected, egress.ErrMisdirected):
+		return x.fail(enforce.ReasonMisdirected, misdirected.Error())
+	case misdirected != nil:
+		return x.fail(enforce.ReasonBadTarget, misdirected.Error())
 	}
 	connect := r.Method == http.MethodConnect
-	if !connect && isOwn(r.URL) {
-		x.own = true
+	if x.own = !connect && (!r.URL.IsAbs() || strings.EqualFold(r.URL.Hostname(), enforce.OwnHost)); x.own {
 		return x.serveLanding()
 	}
 	if err := s.Engine.Open(); err != nil {
@@ -284,23 +284,8 @@ func tunnelOf(r *http.Request) *tunnel {
 	return t
 }
 
-// isOwn reports whether a request is for the gateway itself.
-func isOwn(u *url.URL) bool { return !u.IsAbs() || strings.EqualFold(u.Hostname(), enforce.OwnHost) }
-
 // misdirectedKey is the key of the error of a request that does not belong in its tunnel.
 type misdirectedKey struct{}
-
-// misdirected returns why a request does not belong in its tunnel, or an empty reason if it does.
-func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
-	err, ok := r.Context().Value(misdirectedKey{}).(error)
-	switch {
-	case !ok:
-		return "", ""
-	case errors.Is(err, egress.ErrMisdirected):
-		return enforce.ReasonMisdirected, err.Error()
-	}
-	return enforce.ReasonBadTarget, err.Error()
-}
 
 // senderOf returns what a request shows about its sender.
 func senderOf(r *http.Request) enforce.Sender {
