@@ -73,13 +73,7 @@ func LookupFailure(ctx context.Context, err error) (reason Reason, detail string
 
 // brief is a duration without the units that are zero at its end: 1h, not 1h0m0s.
 func brief(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-len("0s")]
-		}
-	}
-	return s
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
 // RefuseSlot returns d, refused because the request gets no slot. err is the error of
