@@ -34,11 +34,6 @@ type stopTail struct {
 	stops []Stop // of the longest set; none of them changes
 }
 
-// tailOf copies stops into an array with room for more.
-func tailOf(stops []Stop) *stopTail {
-	return &stopTail{stops: append(make([]Stop, 0, len(stops)+len(stops)/4+1), stops...)}
-}
-
 // extended returns Held with more stops after it.
 func (s StopSet) extended(more ...Stop) StopSet {
 	if s.tail != nil {
@@ -46,7 +41,7 @@ func (s StopSet) extended(more ...Stop) StopSet {
 		defer s.tail.mu.Unlock()
 	}
 	if s.tail == nil || len(s.tail.stops) != len(s.Held) || !s.startsAs(s.tail.stops) {
-		s.tail = tailOf(s.Held)
+		s.tail = &stopTail{stops: append(make([]Stop, 0, len(s.Held)+len(s.Held)/4+1), s.Held...)} // with room for more
 	}
 	s.tail.stops = append(s.tail.stops, more...)
 	s.Held = slices.Clip(s.tail.stops)
