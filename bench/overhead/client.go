@@ -31,7 +31,7 @@ const userAgent = "Bench/1.0"
 const patience = 5 * time.Minute
 
 func (g *gateway) dial(ctx context.Context) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.addr)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.Addr)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func overOneHTTP2() dialer {
 
 func h2Transport(g *gateway) *http.Transport {
 	return &http.Transport{
-		Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: g.addr}),
+		Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: g.Addr}),
 		ForceAttemptHTTP2: true, DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: g.roots},
 	}
 }

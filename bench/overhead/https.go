@@ -49,7 +49,7 @@ func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) erro
 	if err != nil {
 		return fmt.Errorf("starting the gateway: %w", err)
 	}
-	defer g.stop()
+	defer g.Stop()
 	if g.roots, err = g.authority(ctx); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) erro
 
 // authority returns the CA certificate that the gateway serves to its clients.
 func (g *gateway) authority(ctx context.Context) (*x509.CertPool, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.addr+"/ca.crt", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.Addr+"/ca.crt", http.NoBody)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ type way struct {
 // load sends allowed requests. On each connection, each request waits for the answer to the
 // previous one. It returns the CPU time that the gateway used for them.
 func (g *gateway) load(ctx context.Context, w way, connections, requests int) (time.Duration, error) {
-	before, err := g.cpu()
+	before, err := g.CPU()
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +95,7 @@ func (g *gateway) load(ctx context.Context, w way, connections, requests int) (t
 	if err := workers.Wait(); err != nil {
 		return 0, err
 	}
-	after, err := g.cpu()
+	after, err := g.CPU()
 	return after - before, err
 }
 

@@ -116,7 +116,7 @@ func measureStart(ctx context.Context, o options, sites map[upstream]*site, comp
 		if gateways[i], err = startGateway(ctx, compared[i], sites[originTLS], o.log); err != nil {
 			return fmt.Errorf("starting the gateway %q: %w", compared[i].name, err)
 		}
-		defer gateways[i].stop()
+		defer gateways[i].Stop()
 		if _, err := gateways[i].load(ctx, plain, o.connections, o.requests/4); err != nil { // warm up
 			return fmt.Errorf("loading the gateway %q: %w", compared[i].name, err)
 		}
@@ -126,7 +126,7 @@ func measureStart(ctx context.Context, o options, sites map[upstream]*site, comp
 			i := (start + round + turn) % len(gateways)
 			used, err := gateways[i].load(ctx, plain, o.connections, o.requests)
 			if err != nil {
-				return fmt.Errorf("loading the gateway %q: %w", gateways[i].name, err)
+				return fmt.Errorf("loading the gateway %q: %w", compared[i].name, err)
 			}
 			costs[i] = append(costs[i], float64(used)/float64(time.Microsecond)/float64(o.requests))
 		}

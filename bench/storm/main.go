@@ -23,6 +23,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -30,6 +31,8 @@ import (
 	"os/signal"
 	"strings"
 	"time"
+
+	"github.com/crawlgate/crawlgate/bench/process"
 )
 
 // settings are the options of the command line.
@@ -80,7 +83,7 @@ func main() {
 // storm is one run.
 type storm struct {
 	settings
-	to    *gateway
+	to    *process.Gateway
 	sites *origins
 	by    *bystanders
 
@@ -102,7 +105,7 @@ func run(ctx context.Context, set settings) error {
 	if err != nil {
 		return fmt.Errorf("starting the gateway: %w", err)
 	}
-	defer g.stop()
+	defer g.Stop()
 	s := &storm{settings: set, to: g, sites: o, by: by}
 	if err := s.introduce(ctx); err != nil {
 		return err
@@ -127,7 +130,7 @@ func run(ctx context.Context, set settings) error {
 	}
 	fresh, _ := o.fetches()
 	fmt.Printf("robots.txt was fetched from %d of %d new origins, and %d times from the %d known ones; at most the gateway held %s\n",
-		fresh, s.origins, s.refreshes, s.known, g.peak())
+		fresh, s.origins, s.refreshes, s.known, g.Peak())
 	return ctx.Err()
 }
 
@@ -135,7 +138,7 @@ func run(ctx context.Context, set settings) error {
 func (s *storm) introduce(ctx context.Context) error {
 	for i := range s.known {
 		for _, page := range []string{s.by.known.known(i), s.sites.known(i)} {
-			c := &client{addr: s.to.addr}
+			c := &client{addr: s.to.Addr}
 			status, err := c.get(ctx, page)
 			c.close()
 			if status != 200 {
@@ -148,7 +151,7 @@ func (s *storm) introduce(ctx context.Context) error {
 
 // rush makes a crowd send its requests while the bystanders measure.
 func (s *storm) rush(ctx context.Context, name string, length time.Duration, target func(int) string) error {
-	clients, err := gather(ctx, s.to.addr, s.origins)
+	clients, err := gather(ctx, s.to.Addr, s.origins)
 	if err != nil {
 		return fmt.Errorf("connecting the clients of the %s: %w", name, err)
 	}
@@ -163,13 +166,14 @@ func (s *storm) rush(ctx context.Context, name string, length time.Duration, tar
 
 // watch measures a phase of the given length.
 func (s *storm) watch(name string, length time.Duration) error {
-	before := s.to.cpu()
-	saw, err := s.by.measure(s.to.addr, length)
-	if err != nil {
+	before, beforeErr := s.to.CPU()
+	saw, err := s.by.measure(s.to.Addr, length)
+	after, afterErr := s.to.CPU()
+	if err := errors.Join(beforeErr, err, afterErr); err != nil {
 		return fmt.Errorf("measuring the phase %s: %w", name, err)
 	}
 	report(name, length, saw.Took)
-	fmt.Printf("%s, CPU time of the gateway: %v in %v\n", name, s.to.cpu()-before, length)
+	fmt.Printf("%s, CPU time of the gateway: %v in %v\n", name, after-before, length)
 	s.refreshes = saw.Refreshes
 	return nil
 }
