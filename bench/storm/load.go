@@ -126,18 +126,6 @@ func (t *tally) add(status int, took time.Duration) {
 	t.took = append(t.took, took)
 }
 
-// collect adds up the results of clients.
-type collect struct {
-	mu sync.Mutex
-	tally
-}
-
-func (c *collect) add(status int, took time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tally.add(status, took)
-}
-
 // burst is the time at the beginning of a phase that is reported separately: the machine, which
 // also runs the clients, is then busy with their requests.
 const burst = 3 * time.Second
@@ -193,7 +181,8 @@ func gather(ctx context.Context, addr string, n int) (crowd, error) {
 
 // ask makes each client send one request, all within the given time.
 func (c crowd) ask(ctx context.Context, over time.Duration, target func(int) string) tally {
-	var all collect
+	var mu sync.Mutex
+	var all tally
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	for i, cl := range c {
@@ -203,10 +192,13 @@ func (c crowd) ask(ctx context.Context, over time.Duration, target func(int) str
 			time.Sleep(over * time.Duration(i) / time.Duration(len(c)))
 			began := time.Now()
 			status, _ := cl.get(ctx, target(i)) // no answer is status 0
-			all.add(status, time.Since(began))
+			took := time.Since(began)
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(status, took)
 		})
 	}
 	close(start)
 	wg.Wait()
-	return all.tally
+	return all
 }
