@@ -36,16 +36,10 @@ type Config struct {
 	limits limits // for tests
 }
 
-// Callbacks receives findings and faults, in the order of the lines.
-type Callbacks struct {
-	Finding func(Finding)
-	Fault   func(Fault)
-}
-
 // Run audits logs. It reads the sources of each list one after the other, and merges the lists by
-// the times of their lines. It ends early when ctx ends; the totals then cover the lines read so
-// far. Errors of a log go to the report.
-func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (Totals, error) {
+// the times of their lines. It calls finding, and fault for what cannot be read, in the order of the
+// lines. It ends early when ctx ends; the totals then cover the lines read so far.
+func Run(ctx context.Context, cfg Config, logs [][]Source, finding func(Finding), fault func(Fault)) (Totals, error) {
 	if cfg.Texts == nil {
 		return Totals{}, errors.New("auditing: no source of texts is given")
 	}
@@ -53,8 +47,8 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (To
 		cfg.limits = defaultLimits
 	}
 	a := &auditor{
-		cfg: cfg, judge: judge{cfg, newTexts(ctx, cfg)},
-		gaps: NewGaps(cfg.limits.hosts), histories: newHistories(cfg.limits.records), counts: newCounts(cfg.limits), report: report,
+		cfg: cfg, texts: newTexts(ctx, cfg), gaps: NewGaps(cfg.limits.hosts), histories: newHistories(cfg.limits.records),
+		counts: newCounts(cfg.limits), report: finding, reportFault: fault,
 	}
 	if cfg.Seal != nil {
 		var err error
@@ -82,14 +76,15 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (To
 }
 
 type auditor struct {
-	cfg       Config
-	judge     judge
-	gaps      *Gaps
-	histories *histories
-	counts    *counts
-	report    Callbacks
-	seals     *verify.Checker // nil: not asked for
-	doubts    []doubt
+	cfg         Config
+	texts       *texts
+	gaps        *Gaps
+	histories   *histories
+	counts      *counts
+	report      func(Finding)
+	reportFault func(Fault)
+	seals       *verify.Checker // nil: not asked for
+	doubts      []doubt
 }
 
 // sealFinding reports a line that contradicts its seal, or lines that the log itself calls missing.
@@ -114,7 +109,7 @@ func (a *auditor) line(l *Line) {
 	}
 	if l.torn != nil {
 		c.Torn++
-		a.report.Fault(Fault{l.Place, l.torn, true})
+		a.reportFault(Fault{l.Place, l.torn, true})
 	}
 	a.lost(l)
 	switch e := &l.entry; {
@@ -149,7 +144,7 @@ func (a *auditor) lost(l *Line) {
 func (a *auditor) answer(l *Line) {
 	a.counts.Answers++
 	r, f := l.Answer, Finding{Place: l.Place, Kind: KindImpossible, Message: badAnswer(l.Answer)}
-	if sha, ok := shaOf(r.SHA256); ok && f.Message == "" && a.judge.texts.get(sha).altered {
+	if sha, ok := shaOf(r.SHA256); ok && f.Message == "" && a.texts.get(sha).altered {
 		f.Kind, f.Message = KindText, "the stored text has another hash: it is not the one that the site sent"
 	}
 	if f.Message != "" {
@@ -161,11 +156,11 @@ func (a *auditor) answer(l *Line) {
 }
 
 func (a *auditor) judged(l *Line) {
-	v := a.judge.line(l)
+	v := a.judge(l)
 	agent := a.counts.line(l, &v)
-	for _, f := range v.findings {
-		if f.Place = l.Place; !a.doubt(l, f, agent) {
-			a.finding(f, agent)
+	if f := v.finding; f != nil {
+		if f.Place = l.Place; !a.doubt(l, *f, agent) {
+			a.finding(*f, agent)
 		}
 	}
 	if v.how == unproven && (v.cause == CauseTextMissing || v.cause == CauseTextUnread) {
@@ -226,12 +221,12 @@ func (a *auditor) finding(f Finding, agent *AgentTotals) {
 	if agent != nil {
 		agent.Findings++
 	}
-	a.report.Finding(f)
+	a.report(f)
 }
 
 func (a *auditor) fault(at Place, err error) {
 	a.counts.Errors++
-	a.report.Fault(Fault{Place: at, Err: err})
+	a.reportFault(Fault{Place: at, Err: err})
 }
 
 func (a *auditor) totals() Totals {

@@ -143,9 +143,9 @@ func TestFaults(t *testing.T) {
 		{"no end of line", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.TrimSpace(log))), nil }},
 	}
 	var faults []string
-	totals, err := Run(t.Context(), Config{Texts: store}, [][]Source{sources}, Callbacks{Fault: func(f Fault) {
+	totals, err := Run(t.Context(), Config{Texts: store}, [][]Source{sources}, nil, func(f Fault) {
 		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
-	}})
+	})
 	want := []string{
 		"gone:0: broken", "cut:2: reading on: broken", "no gzip:0: unpacking: gzip: invalid header",
 		"half gzip:2: reading on: unexpected EOF", fmt.Sprintf("long:1: it is longer than %d bytes", maxLine),
@@ -168,9 +168,9 @@ func TestLost(t *testing.T) {
 	var faults []string
 	totals, err := Run(t.Context(), Config{Texts: store}, [][]Source{{{"a.log", func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(whole + log)), nil
-	}}}}, Callbacks{Fault: func(f Fault) {
+	}}}}, nil, func(f Fault) {
 		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
-	}})
+	})
 	want := "a.log:2: the log is incomplete: 12 lines are missing, because it took none from 2025-11-24T16:00:00Z until this line"
 	if err != nil || !slices.Equal(faults, []string{want}) || totals.Checked != 2 || totals.Errors != 1 || log == whole {
 		t.Errorf("Run = %v with faults %q and totals %+v", err, faults, totals)
@@ -188,16 +188,16 @@ func TestRunEnds(t *testing.T) {
 	for range 4 {
 		n := 0
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := Run(ctx, Config{Texts: store}, [][]Source{{source}}, Callbacks{Finding: func(Finding) {
+		_, err := Run(ctx, Config{Texts: store}, [][]Source{{source}}, func(Finding) {
 			if n++; n == 100 {
 				cancel(stop)
 			}
-		}})
+		}, nil)
 		if !errors.Is(err, stop) || n != 100 {
 			t.Fatalf("Run = %[2]v after %[1]d findings, want the context's error after 100", n, err)
 		}
 	}
-	if _, err := Run(t.Context(), Config{}, nil, Callbacks{}); err == nil {
+	if _, err := Run(t.Context(), Config{}, nil, nil, nil); err == nil {
 		t.Error("Run without texts gives no error")
 	}
 }
@@ -397,9 +397,8 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Errorf("Files with an inner folder = %v, left out %v, %v", all, left, err)
 	}
 	var said []string
-	_, err = Run(t.Context(), Config{Texts: memory{}}, logs, Callbacks{
-		Finding: func(Finding) {},
-		Fault:   func(f Fault) { said = append(said, filepath.Base(f.File)+": "+f.Err.Error()) },
+	_, err = Run(t.Context(), Config{Texts: memory{}}, logs, func(Finding) {}, func(f Fault) {
+		said = append(said, filepath.Base(f.File)+": "+f.Err.Error())
 	})
 	if want := []string{"access.log.1.xz: it is compressed with xz: decompress it first", "access.log.2.gpg: it is not text: it may be compressed or encrypted", "old: it is a folder with access logs: name it too"}; err != nil || !slices.Equal(said, want) {
 		t.Errorf("Files reports %q, %v", said, err)
@@ -464,10 +463,9 @@ func TestLogsOfSeveralGateways(t *testing.T) {
 		{source("west", at(2000), at(6000), at(8500), at(12000))},
 		nil,
 	}
-	totals, err := Run(t.Context(), Config{Texts: store, Tolerance: 100 * time.Millisecond}, texts, Callbacks{
-		Finding: func(f Finding) { findings = append(findings, fmt.Sprint(f.Place, f.Kind)) },
-		Fault:   func(f Fault) { t.Error(f.Err) },
-	})
+	totals, err := Run(t.Context(), Config{Texts: store, Tolerance: 100 * time.Millisecond}, texts, func(f Finding) {
+		findings = append(findings, fmt.Sprint(f.Place, f.Kind))
+	}, func(f Fault) { t.Error(f.Err) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,9 @@ func repeated(log string, n int) [][]Source {
 	}}}}
 }
 
-var ignore = Callbacks{Finding: func(Finding) {}, Fault: func(Fault) {}}
+func ignore(Finding) {}
+
+func ignoreFault(Fault) {}
 
 // BenchmarkRun measures an audit. An op is a line.
 func BenchmarkRun(b *testing.B) {
@@ -60,7 +62,7 @@ func BenchmarkRun(b *testing.B) {
 	answers := answersFor(log)
 	logs := [][]Source{append(repeated(answers, strings.Count(answers, "\n"))[0], repeated(log, b.N)[0]...)}
 	b.ResetTimer()
-	totals, err := Run(b.Context(), Config{Texts: store}, logs, ignore)
+	totals, err := Run(b.Context(), Config{Texts: store}, logs, ignore, ignoreFault)
 	if err != nil || totals.Checked != int64(b.N) || len(totals.NotProvable) > 0 || len(totals.Findings) > 0 && totals.Gaps.Short == 0 {
 		b.Fatalf("Run = %+v, %v", totals, err)
 	}
@@ -72,7 +74,7 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(int64(len(log) / n))
 	b.ReportAllocs()
 	b.ResetTimer()
-	if err := Read(b.Context(), repeated(log, b.N), func(*Line) {}, ignore.Fault); err != nil {
+	if err := Read(b.Context(), repeated(log, b.N), func(*Line) {}, ignoreFault); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -81,8 +83,8 @@ func BenchmarkRead(b *testing.B) {
 // more memory than an audit, except for the line that it may keep.
 func TestReadsOnce(t *testing.T) {
 	log, n, store := wildLog(t)
-	audited := testing.AllocsPerRun(1, func() { _, _ = Run(t.Context(), Config{Texts: store}, repeated(log, n), ignore) })
-	read := testing.AllocsPerRun(1, func() { _ = Read(t.Context(), repeated(log, n), func(*Line) {}, ignore.Fault) })
+	audited := testing.AllocsPerRun(1, func() { _, _ = Run(t.Context(), Config{Texts: store}, repeated(log, n), ignore, ignoreFault) })
+	read := testing.AllocsPerRun(1, func() { _ = Read(t.Context(), repeated(log, n), func(*Line) {}, ignoreFault) })
 	if audited < float64(n) || read > audited+float64(n) {
 		t.Errorf("%d lines: %g allocations to read, but %g to audit", n, read, audited)
 	}

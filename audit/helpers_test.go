@@ -201,14 +201,11 @@ func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
 	if answers != "" {
 		sources = append([]Source{{"answers", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(answers)), nil }}}, sources...)
 	}
-	r.totals, err = Run(tb.Context(), cfg, [][]Source{sources}, Callbacks{
-		Finding: func(f Finding) {
-			if f.File != "answers" {
-				r.findings = append(r.findings, f)
-			}
-		},
-		Fault: func(f Fault) { r.faults = append(r.faults, f) },
-	})
+	r.totals, err = Run(tb.Context(), cfg, [][]Source{sources}, func(f Finding) {
+		if f.File != "answers" {
+			r.findings = append(r.findings, f)
+		}
+	}, func(f Fault) { r.faults = append(r.faults, f) })
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -62,9 +62,6 @@ func (h *histories) add(k historyKey, next ...Version) {
 	h.byKey[k] = versions[max(len(versions)-keptVersions, 0):]
 }
 
-// lose notes that lines are missing from a log. Some may have been about a robots.txt.
-func (h *histories) lose(series int) { h.lost[series] = h.learned }
-
 // follows reports whether no line is missing since the one about the version.
 func (h *histories) follows(series int, x *Version) bool { return x.number > h.lost[series] }
 
@@ -152,7 +149,7 @@ func (l *Line) followsByTime() bool {
 
 // checkHistory compares the answer that a line rests on with the log's lines about its origin at
 // that time.
-func (j *judge) checkHistory(l *Line, v *verdict) {
+func (a *auditor) checkHistory(l *Line, v *verdict) {
 	r, at := l.Robots, l.Robots.DecidedAt.Time().Add(-clockSlack)
 	var newest, last *Version
 	for x := range l.Then(r.FetchedAs) {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -10,11 +11,6 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
-
-type judge struct {
-	cfg   Config
-	texts *texts
-}
 
 type how uint8
 
@@ -26,34 +22,29 @@ const (
 )
 
 type verdict struct {
-	how      how
-	cause    Unprovable // for unproven
-	host     string
-	findings []Finding
-	fault    error // why a text could not be read
+	how     how
+	cause   Unprovable // for unproven
+	host    string
+	finding *Finding // nil: none
+	fault   error    // why a text could not be read
 	// delay is the Crawl-delay in seconds, from the text if there is one.
 	delay float64
 }
 
 func (v *verdict) add(k Kind, e *entry, message string) *Finding {
-	v.findings = append(v.findings, Finding{
-		Kind: k, Message: message, Agent: e.Robots.Agent, URL: e.Request.URI, SHA256: e.Robots.SHA256,
-	})
-	return &v.findings[len(v.findings)-1]
+	v.finding = &Finding{Kind: k, Message: message, Agent: e.Robots.Agent, URL: e.Request.URI, SHA256: e.Robots.SHA256}
+	return v.finding
 }
 
-// line judges a line that has a robots object.
-func (j *judge) line(l *Line) (v verdict) {
+// judge judges a line that has a robots object.
+func (a *auditor) judge(l *Line) (v verdict) {
 	e, r := &l.entry, l.Robots
 	v.delay = r.CrawlDelay
 	if r.Schema != enforce.SchemaVersion {
 		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want %d", r.Schema, enforce.SchemaVersion))
 		return v
 	}
-	s := contradiction(r)
-	if s == "" {
-		s = badTimes(r, j.cfg.Tolerance)
-	}
+	s := cmp.Or(BadWord(r), badDecision(r), badEvidence(r), badAfterwards(r), badTimes(r, a.cfg.Tolerance))
 	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && !e.Tunnel() && !e.answeredByRoute() {
 		s = fmt.Sprintf("the request was refused, and the answer has status %d", e.Status)
 	}
@@ -61,13 +52,13 @@ func (j *judge) line(l *Line) (v verdict) {
 		v.add(KindImpossible, e, s)
 		return v
 	}
-	target, ok := j.target(e, &v)
+	target, ok := a.target(e, &v)
 	if !ok {
 		return v
 	}
 	v.host = target.Origin.Host
 	on := bases[r.Reason]
-	isSelf, shown := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path), e.Request.Method != "" && !j.redacted(target.Path)
+	isSelf, shown := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path), e.Request.Method != "" && !a.redacted(target.Path)
 	if shown && isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
 		v.add(KindVerdict, e, "reason robots_txt_itself is only for GET and HEAD of the path /robots.txt")
 		return v
@@ -76,20 +67,20 @@ func (j *judge) line(l *Line) (v verdict) {
 	case on == onState:
 		v.how = byState
 	case on != onSelf && r.SHA256 != "":
-		j.replay(e, target.Path, &v)
+		a.replay(e, target.Path, &v)
 	}
-	if len(v.findings) == 0 && r.PathVisible && r.SignalsRead != "" && r.Vocabulary == enforce.Vocabulary {
-		j.checkPreferences(e, target.Path, &v)
+	if v.finding == nil && r.PathVisible && r.SignalsRead != "" && r.Vocabulary == enforce.Vocabulary {
+		a.checkPreferences(e, target.Path, &v)
 	}
-	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && (r.State == stateAbsent || r.Reason == enforce.ReasonUnreachableExpired)) {
-		j.checkHistory(l, &v)
+	if v.finding == nil && (v.how == replayed || v.how == byState && (r.State == stateAbsent || r.Reason == enforce.ReasonUnreachableExpired)) {
+		a.checkHistory(l, &v)
 	}
 	return v
 }
 
 // target parses the URL, which must belong to the origin that the line names. The line of a
 // malformed request has no URL.
-func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
+func (a *auditor) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	r := e.Robots
 	if r.Origin == "" && bases[r.Reason] != onRules && bases[r.Reason] != onState {
 		return t, true
@@ -105,7 +96,7 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	uri := e.Request.URI
 	switch {
 	case e.Tunnel() && !strings.Contains(uri, ":"), err != nil && !strings.HasPrefix(uri, "/") && !strings.Contains(uri, "://"),
-		t.Origin.String() != r.Origin && j.redacted(uri): // the log's filter has changed it
+		t.Origin.String() != r.Origin && a.redacted(uri): // the log's filter has changed it
 		v.how, v.cause = unproven, CauseURL
 		if o, err := origin.Parse(r.Origin); err == nil {
 			v.host = o.Host
@@ -124,14 +115,14 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 }
 
 // replay recomputes a line from its text.
-func (j *judge) replay(e *entry, path string, v *verdict) {
+func (a *auditor) replay(e *entry, path string, v *verdict) {
 	r := e.Robots
 	sha, ok := shaOf(r.SHA256)
 	if !ok {
 		v.add(KindImpossible, e, "sha256 is no SHA-256")
 		return
 	}
-	t := j.texts.get(sha)
+	t := a.texts.get(sha)
 	before, _, _ := strings.Cut(path, "?")
 	v.how = unproven
 	switch {
@@ -142,10 +133,10 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	case t.cause != "":
 		v.cause, v.fault = t.cause, t.err
 		return
-	case r.PathVisible && j.pathLost(e, path):
+	case r.PathVisible && a.pathLost(e, path):
 		v.cause = CauseURL
 		return
-	case r.PathVisible && j.queryRedacted(r, path):
+	case r.PathVisible && a.queryRedacted(r, path):
 		if dependsOnQuery(t.asks, before) {
 			v.cause = CauseQuery
 			return
@@ -153,10 +144,10 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		path = before + "?"
 	}
 	v.how = replayed
-	got := j.compute(t.rules, e, path)
+	got := a.compute(t.rules, e, path)
 	kind, message := difference(r, got)
 	if t.cut != nil && kind != "" {
-		second := j.compute(t.cut, e, path)
+		second := a.compute(t.cut, e, path)
 		if k, _ := difference(r, second); k == "" {
 			got, kind = second, ""
 		}
@@ -176,10 +167,10 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 }
 
 // checkPreferences compares the preferences of a line with its text and its signal fields.
-func (j *judge) checkPreferences(e *entry, path string, v *verdict) {
+func (a *auditor) checkPreferences(e *entry, path string, v *verdict) {
 	r := e.Robots
-	changed := j.queryRedacted(r, path)
-	if (changed || j.pathLost(e, path)) && strings.Contains(r.SignalsRead, "tdm_file") {
+	changed := a.queryRedacted(r, path)
+	if (changed || a.pathLost(e, path)) && strings.Contains(r.SignalsRead, "tdm_file") {
 		return
 	}
 	texts := []*robotstxt.Ruleset{nil}
@@ -188,7 +179,7 @@ func (j *judge) checkPreferences(e *entry, path string, v *verdict) {
 		if v.how != replayed || !ok {
 			return
 		}
-		t := j.texts.get(sha)
+		t := a.texts.get(sha)
 		if t.rules.HasPreferences() && changed {
 			return
 		}
@@ -198,7 +189,7 @@ func (j *judge) checkPreferences(e *entry, path string, v *verdict) {
 	}
 	said := ""
 	for _, rules := range texts {
-		signals, preferences, all := enforce.Reread(r, rules, j.agent(r), path)
+		signals, preferences, all := enforce.Reread(r, rules, a.agent(r), path)
 		if !all || slices.Equal(signals, r.Signals) && slices.Equal(preferences, r.Preferences) {
 			return
 		}
@@ -210,14 +201,14 @@ func (j *judge) checkPreferences(e *entry, path string, v *verdict) {
 
 // pathLost reports whether the line lacks the path that was judged: JSON cannot represent its
 // bytes, or the filter of the log has changed it.
-func (j *judge) pathLost(e *entry, path string) bool {
+func (a *auditor) pathLost(e *entry, path string) bool {
 	before, _, _ := strings.Cut(path, "?")
-	return strings.ContainsRune(e.Request.URI, '\uFFFD') || j.redacted(before) && otherPath(e.Robots, path)
+	return strings.ContainsRune(e.Request.URI, '\uFFFD') || a.redacted(before) && otherPath(e.Robots, path)
 }
 
 // redacted reports whether a part of a URL has the mark of the log's filter.
-func (j *judge) redacted(text string) bool {
-	return j.cfg.Redacted != "" && strings.Contains(text, j.cfg.Redacted)
+func (a *auditor) redacted(text string) bool {
+	return a.cfg.Redacted != "" && strings.Contains(text, a.cfg.Redacted)
 }
 
 // otherPath reports whether the path of a line is not the one that was judged.
@@ -228,19 +219,19 @@ func otherPath(r *enforce.LogRecord, path string) bool {
 
 // queryRedacted reports whether the filter of the log has changed the query of a line. Caddy's
 // filter query leaves no mark, but sorts the rest of the query.
-func (j *judge) queryRedacted(r *enforce.LogRecord, path string) bool {
+func (a *auditor) queryRedacted(r *enforce.LogRecord, path string) bool {
 	_, query, _ := strings.Cut(path, "?")
-	if j.redacted(query) || r.PathSum == "" || r.PathSum == enforce.PathSum(path) || otherPath(r, path) {
-		return j.redacted(query)
+	if a.redacted(query) || r.PathSum == "" || r.PathSum == enforce.PathSum(path) || otherPath(r, path) {
+		return a.redacted(query)
 	}
 	values, err := url.ParseQuery(query)
 	return err == nil && values.Encode() == query
 }
 
 // compute returns what the rules decide, as the log writes it.
-func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Verdict {
+func (a *auditor) compute(rules *robotstxt.Ruleset, e *entry, path string) Verdict {
 	r := e.Robots
-	bound := enforce.Bind(rules, j.agent(r), r.AlsoObey)
+	bound := enforce.Bind(rules, a.agent(r), r.AlsoObey)
 	delay, _ := bound.Own.CrawlDelay()
 	if !r.PathVisible {
 		reason := enforce.ReasonTunnelRestricted
@@ -287,14 +278,14 @@ func shown(r *enforce.LogRecord, e Verdict) Verdict {
 	return e
 }
 
-func (j *judge) agent(r *enforce.LogRecord) robotstxt.Agent {
-	a := robotstxt.Agent{Tokens: r.Tokens}
-	if slices.ContainsFunc(j.cfg.OwnGroupOnly, func(name string) bool { return strings.EqualFold(name, r.Agent) }) {
-		a.IgnoreWildcard = true
+func (a *auditor) agent(r *enforce.LogRecord) robotstxt.Agent {
+	as := robotstxt.Agent{Tokens: r.Tokens}
+	if slices.ContainsFunc(a.cfg.OwnGroupOnly, func(name string) bool { return strings.EqualFold(name, r.Agent) }) {
+		as.IgnoreWildcard = true
 	} else if len(r.Tokens) > 0 && r.Group == "" {
-		a.IgnoreWildcard = robotstxt.Family(r.Tokens[0]).IgnoreWildcard
+		as.IgnoreWildcard = robotstxt.Family(r.Tokens[0]).IgnoreWildcard
 	}
-	return a
+	return as
 }
 
 // refuses reports whether the rules alone refuse.

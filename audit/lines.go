@@ -119,7 +119,7 @@ func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line)) err
 			return context.Cause(ctx)
 		}
 		if n, _, _ := l.Lost(); n > 0 || l.torn != nil || l.err != nil {
-			h.lose(l.series)
+			h.lost[l.series] = h.learned // some may have been about a robots.txt
 		}
 		if l.histories = h; l.Answer != nil && badAnswer(l.Answer) == "" {
 			h.learn(l.series, l.Answer, l.Place)

@@ -57,17 +57,6 @@ var states = map[enforce.Reason]string{
 	enforce.ReasonPending: stateUnknown,
 }
 
-// contradiction says which fields of a record exclude each other, whatever the text is. It is empty
-// if none do.
-func contradiction(r *enforce.LogRecord) string {
-	for _, check := range []func(*enforce.LogRecord) string{BadWord, badDecision, badEvidence, badAfterwards} {
-		if s := check(r); s != "" {
-			return s
-		}
-	}
-	return ""
-}
-
 // closed has the closed sets of words, except the reasons.
 var closed = []struct {
 	what  string

@@ -35,9 +35,6 @@ type Source struct {
 // files that are left out, with the reasons. A file that cannot be read but may contain lines is a
 // source that does not open.
 func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err error) {
-	if len(args) == 0 {
-		return nil, nil, errors.New("no access log is given")
-	}
 	var all []*file
 	for _, arg := range args {
 		if arg == "-" {

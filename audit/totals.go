@@ -180,7 +180,7 @@ func newCounts(l limits) *counts {
 func (c *counts) line(l *Line, v *verdict) *AgentTotals {
 	c.Checked++
 	c.Note(l.Time())
-	if len(v.findings) == 0 || v.how != asRecorded {
+	if v.finding == nil || v.how != asRecorded {
 		switch v.how {
 		case asRecorded:
 			c.AsRecorded++

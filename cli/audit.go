@@ -99,7 +99,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if c.json {
 		to = out
 	}
-	totals, err := audit.Run(ctx, c.Config, logs, c.report(s, to))
+	totals, err := audit.Run(ctx, c.Config, logs, func(f audit.Finding) { c.printFinding(to, f) }, s.faults(to, c.json))
 	if err != nil {
 		return exitError, errors.Join(err, findings.copyTo(out)) // those so far
 	}
@@ -219,16 +219,10 @@ func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) {
 	}
 }
 
-// report prints findings to out, and faults as they come.
-func (c *auditOptions) report(s streams, out io.Writer) audit.Callbacks {
-	return audit.Callbacks{
-		Finding: func(f audit.Finding) {
-			if c.json {
-				printJSON(out, AuditFinding{"finding", f})
-			} else {
-				printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
-			}
-		},
-		Fault: s.faults(out, c.json),
+func (c *auditOptions) printFinding(out io.Writer, f audit.Finding) {
+	if c.json {
+		printJSON(out, AuditFinding{"finding", f})
+	} else {
+		printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
 	}
 }

@@ -41,8 +41,7 @@ func TestCostOfALine(t *testing.T) {
 	const n = 2000
 	logs := sameLines(t, n)
 	audited := testing.AllocsPerRun(3, func() {
-		totals, err := audit.Run(t.Context(), audit.Config{Texts: newStored()}, logs,
-			audit.Callbacks{Finding: func(audit.Finding) {}, Fault: func(audit.Fault) {}})
+		totals, err := audit.Run(t.Context(), audit.Config{Texts: newStored()}, logs, func(audit.Finding) {}, func(audit.Fault) {})
 		if err != nil || totals.Checked != n {
 			t.Fatalf("audit = %+v, %v", totals, err)
 		}
