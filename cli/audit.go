@@ -219,6 +219,16 @@ func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) {
 	}
 }
 
+// unread prints what could not be read, and sets the exit status unless only a line was cut off.
+func (s streams) unread(status *int) func(audit.Fault) {
+	return func(f audit.Fault) {
+		if !f.Torn {
+			*status = exitError
+		}
+		s.faults(nil, false)(f)
+	}
+}
+
 func (c *auditOptions) printFinding(out io.Writer, f audit.Finding) {
 	if c.json {
 		printJSON(out, AuditFinding{"finding", f})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/audit/report"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
@@ -101,12 +100,7 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 		return exitError, err
 	}
 	status := exitOK
-	r, err := report.Of(ctx, logs, c.filter, func(f audit.Fault) {
-		if !f.Torn {
-			status = exitError
-		}
-		s.faults(nil, false)(f)
-	})
+	r, err := report.Of(ctx, logs, c.filter, s.unread(&status))
 	if err != nil {
 		return exitError, err
 	}

@@ -175,12 +175,7 @@ func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest
 		at, _ := slices.BinarySearchFunc(newest, l, func(a whyLine, b *audit.Line) int { return b.Time().Compare(a.line.Time()) })
 		newest = slices.Insert(newest, at, whyLine{l, unreachableSince(l)})
 		newest = newest[:min(len(newest), c.limit)]
-	}, func(f audit.Fault) {
-		if !f.Torn {
-			status = exitError
-		}
-		s.faults(nil, false)(f)
-	})
+	}, s.unread(&status))
 	return newest, status, err
 }
 
