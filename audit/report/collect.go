@@ -99,7 +99,7 @@ func (c *collector) report() Report {
 			}
 			return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(b.Tunnels.Asked, a.Tunnels.Asked), byName)
 		})
-		*r.rows()[i] = rows
+		*t.rows(&r) = rows
 	}
 	r.Gaps = []WorstGap{}
 	for host, g := range c.least {
@@ -119,24 +119,27 @@ type key struct {
 	none               bool // the table has no row for the line
 }
 
-// table describes a table: its name in CSV, its title, and the headings of its keys.
-type table struct{ by, title, name, second string }
+// table describes a table: its name in CSV, its title, the headings of its keys, and its rows.
+type table struct {
+	by, title, name, second string
+	rows                    func(*Report) *[]Row
+}
 
 var tables = []table{
-	{"owner", "Teams", "team", ""},
-	{"crawler", "Crawlers by team", "team", "agent"},
-	{"refusal", "Refusals and failures by team", "team", "reason"},
-	{"agent", "Crawlers", "agent", ""},
-	{"reason", "Reasons", "reason", ""},
-	{"host", "Hosts", "host", ""},
-	{"purpose", "Against a preference of the site", "purpose", ""},
-	{"exception", "Exceptions in use", "exception", "agent"},
-	{"mode", "Modes other than enforce in use", "mode", "agent"},
-	{budgets, "Budgets", "day", "agent"},
-	{"unreachable", "Sites whose robots.txt was unreachable", "host", "cause"},
-	{"gateway", "Gateways", "gateway", ""},
-	{"day", "Days", "day", ""},
-	{hour, "Hours", "hour", ""},
+	{"owner", "Teams", "team", "", func(r *Report) *[]Row { return &r.Owners }},
+	{"crawler", "Crawlers by team", "team", "agent", func(r *Report) *[]Row { return &r.Crawlers }},
+	{"refusal", "Refusals and failures by team", "team", "reason", func(r *Report) *[]Row { return &r.Refusals }},
+	{"agent", "Crawlers", "agent", "", func(r *Report) *[]Row { return &r.Agents }},
+	{"reason", "Reasons", "reason", "", func(r *Report) *[]Row { return &r.Reasons }},
+	{"host", "Hosts", "host", "", func(r *Report) *[]Row { return &r.Hosts }},
+	{"purpose", "Against a preference of the site", "purpose", "", func(r *Report) *[]Row { return &r.Conflicts }},
+	{"exception", "Exceptions in use", "exception", "agent", func(r *Report) *[]Row { return &r.Exceptions }},
+	{"mode", "Modes other than enforce in use", "mode", "agent", func(r *Report) *[]Row { return &r.Modes }},
+	{budgets, "Budgets", "day", "agent", func(r *Report) *[]Row { return &r.Budgets }},
+	{"unreachable", "Sites whose robots.txt was unreachable", "host", "cause", func(r *Report) *[]Row { return &r.Unreachable }},
+	{"gateway", "Gateways", "gateway", "", func(r *Report) *[]Row { return &r.Gateways }},
+	{"day", "Days", "day", "", func(r *Report) *[]Row { return &r.Days }},
+	{hour, "Hours", "hour", "", func(r *Report) *[]Row { return &r.Hours }},
 }
 
 const (
@@ -151,12 +154,6 @@ func (t *table) ofTeams() bool { return t.name == "team" && t.second != "" }
 
 // coded tables have reasons as their last key.
 func (t *table) coded() bool { return t.name == "reason" || t.second == "reason" }
-
-func (r *Report) rows() []*[]Row {
-	return []*[]Row{
-		&r.Owners, &r.Crawlers, &r.Refusals, &r.Agents, &r.Reasons, &r.Hosts, &r.Conflicts, &r.Exceptions, &r.Modes, &r.Budgets, &r.Unreachable, &r.Gateways, &r.Days, &r.Hours,
-	}
-}
 
 // keysOf returns the key of a line in each table.
 func keysOf(l *audit.Line, host string) [14]key {

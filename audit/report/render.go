@@ -36,9 +36,9 @@ const shownRows = 50
 // are copied from the logs: escape them before you show them.
 func (r *Report) Sections() (all []Section) {
 	for _, tunnels := range []bool{false, true} {
-		for i, t := range tables {
+		for _, t := range tables {
 			// Of a long period the days are shown, and no hours.
-			if s := t.section(*r.rows()[i], r.Total, tunnels); len(s.Rows) > 0 && (t.by != hour || len(s.Rows) <= shownRows) {
+			if s := t.section(*t.rows(r), r.Total, tunnels); len(s.Rows) > 0 && (t.by != hour || len(s.Rows) <= shownRows) {
 				all = append(all, s)
 			}
 		}
@@ -199,8 +199,8 @@ func (r *Report) CSV(w io.Writer) error {
 	for i, n := range []int64{r.Lines, r.Unreadable, r.Foreign, r.Again, r.Sealed, r.Untimed, r.Beyond, r.PaymentRequired, r.Signed, r.Lost} {
 		write(append([]string{"count", sums[i], plain(n)}, make([]string, len(csvHeading)-3)...)...)
 	}
-	for i, t := range tables {
-		for _, x := range *r.rows()[i] {
+	for _, t := range tables {
+		for _, x := range *t.rows(r) {
 			row(t.by, x)
 		}
 	}

@@ -158,9 +158,9 @@ func TestTunnels(t *testing.T) {
 	if r.Total != want {
 		t.Errorf("%+v, want %+v", r.Total, want)
 	}
-	for i, table := range tables {
+	for _, table := range tables {
 		var sum Counts
-		for _, row := range *r.rows()[i] {
+		for _, row := range *table.rows(&r) {
 			sum.Asked += row.Asked
 			sum.Tunnels.Asked += row.Tunnels.Asked
 		}
