@@ -31,17 +31,17 @@ type Config struct {
 // New reads the evidence and checks the leaves against the signed checkpoints. It calls report for
 // each finding, as the Checker does later.
 func New(ctx context.Context, cfg Config, report func(Finding)) (*Checker, error) {
-	keys := &keyring{local: make(map[string][]byte)}
-	c := &Checker{trees: make(map[string]*tree), logs: make(map[string]*logAges), series: make(map[int]*series), keys: keys, report: report}
+	c := &Checker{trees: make(map[string]*tree), logs: make(map[string]*logAges), series: make(map[int]*series), report: report}
+	c.keys = &keyring{local: make(map[string][]byte)}
 	for _, text := range cfg.Keys {
 		_, key, err := parseKey(text)
 		if err != nil {
 			return nil, err
 		}
-		keys.given = append(keys.given, key)
+		c.keys.given = append(c.keys.given, key)
 	}
 	for _, folder := range cfg.Folders {
-		if err := c.folder(ctx, folder, keys); err != nil {
+		if err := c.folder(ctx, folder); err != nil {
 			return nil, err
 		}
 	}
@@ -49,7 +49,7 @@ func New(ctx context.Context, cfg Config, report func(Finding)) (*Checker, error
 		return nil, fmt.Errorf("reading evidence: %s has none, or no key with it: give one by --vkey", strings.Join(cfg.Folders, ", "))
 	}
 	for _, name := range cfg.Checkpoints {
-		if err := c.checkpoints(ctx, name, keys, true); err != nil {
+		if err := c.checkpoints(ctx, name, true); err != nil {
 			return nil, err
 		}
 	}
@@ -62,14 +62,14 @@ func New(ctx context.Context, cfg Config, report func(Finding)) (*Checker, error
 }
 
 // folder reads the generations of all logs in a folder of evidence.
-func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) error {
+func (c *Checker) folder(ctx context.Context, folder string) error {
 	names, err := filepath.Glob(filepath.Join(folder, "*", "*"))
 	if err != nil {
 		return fmt.Errorf("reading evidence: %w", err)
 	}
 	slices.SortFunc(names, func(a, b string) int { return generation(a) - generation(b) })
 	for _, name := range names {
-		key, id, err := keys.ofFolder(name)
+		key, id, err := c.keys.ofFolder(name)
 		switch {
 		case generation(name) == 0 || errors.Is(err, fs.ErrNotExist):
 			continue
@@ -80,8 +80,8 @@ func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) erro
 		}
 		t := c.tree(id)
 		t.tiles = evidence.Tiles(name)
-		t.totals.Key, t.totals.KeyGiven = key, len(keys.given) > 0
-		if err := c.checkpoints(ctx, filepath.Join(name, "heads"), keys, false); err != nil {
+		t.totals.Key, t.totals.KeyGiven = key, len(c.keys.given) > 0
+		if err := c.checkpoints(ctx, filepath.Join(name, "heads"), false); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func generation(name string) int {
 }
 
 // checkpoints checks each checkpoint of a file, which is the gateway's own or was kept elsewhere.
-func (c *Checker) checkpoints(ctx context.Context, name string, keys *keyring, kept bool) error {
+func (c *Checker) checkpoints(ctx context.Context, name string, kept bool) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !kept {
 		return nil // the gateway stopped before its first checkpoint
@@ -108,7 +108,7 @@ func (c *Checker) checkpoints(ctx context.Context, name string, keys *keyring, k
 	if kept { // a single checkpoint, as the command prints it, has no end line
 		in = io.MultiReader(f, strings.NewReader(evidence.CheckpointEnd))
 	}
-	for h, err := range evidence.ReadCheckpoints(in, keys) {
+	for h, err := range evidence.ReadCheckpoints(in, c.keys) {
 		n++
 		at := Place{name, n}
 		switch {
