@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 )
@@ -62,7 +61,7 @@ func absolute(ctx context.Context, g *gateway, s *site) (client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &wireClient{conn, bufio.NewReader(conn), s.url, s.host()}, nil
+	return &wireClient{conn, bufio.NewReader(conn), s.URL, s.Listener.Addr().String()}, nil
 }
 
 // tunneled sends HTTP/1.1 over TLS in a tunnel. The configuration has the settings that differ
@@ -77,13 +76,13 @@ func tunneled(config *tls.Config) dialer {
 		if err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
-		return &wireClient{inner, bufio.NewReader(inner), "", s.host()}, nil
+		return &wireClient{inner, bufio.NewReader(inner), "", s.Listener.Addr().String()}, nil
 	}
 }
 
 // handshake opens a tunnel and starts TLS in it.
 func handshake(ctx context.Context, conn net.Conn, g *gateway, s *site, config *tls.Config) (net.Conn, error) {
-	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nUser-Agent: %s\r\n\r\n", s.host(), userAgent); err != nil {
+	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nUser-Agent: %s\r\n\r\n", s.Listener.Addr(), userAgent); err != nil {
 		return nil, err
 	}
 	answers := bufio.NewReader(conn)
@@ -110,7 +109,7 @@ type h2Client struct {
 
 // overHTTP2 gives each client its own tunnel.
 func overHTTP2(ctx context.Context, g *gateway, s *site) (client, error) {
-	return &h2Client{ctx, h2Transport(g), s.url, false}, nil
+	return &h2Client{ctx, h2Transport(g), s.URL, false}, nil
 }
 
 // overOneHTTP2 makes all clients share a tunnel, like the requests of one crawler to one site.
@@ -119,7 +118,7 @@ func overOneHTTP2() dialer {
 	var transport *http.Transport
 	return func(ctx context.Context, g *gateway, s *site) (client, error) {
 		once.Do(func() { transport = h2Transport(g) })
-		return &h2Client{ctx, transport, s.url, true}, nil
+		return &h2Client{ctx, transport, s.URL, true}, nil
 	}
 }
 
@@ -147,12 +146,6 @@ func (c *h2Client) close() {
 	if !c.shared {
 		c.transport.CloseIdleConnections()
 	}
-}
-
-// host returns the origin's host and port.
-func (s *site) host() string {
-	_, host, _ := strings.Cut(s.url, "://")
-	return host
 }
 
 // read reads a whole answer and checks that it is one of the origin's pages.

@@ -70,7 +70,7 @@ func startGateway(ctx context.Context, v variant, secure *site, log bool) (*gate
 			logging = "log {\n\t\toutput " + output + "\n\t}"
 		}
 		trusted := filepath.Join(dir, "origins.pem")
-		certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.server.Certificate().Raw})
+		certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 		return fmt.Sprintf(caddyfile, port, logging, v.directive, trusted), os.WriteFile(trusted, certificate, 0o600)
 	})
 	return &gateway{Gateway: p}, err

@@ -14,10 +14,7 @@ import (
 
 // site is an origin with pages of 1 KiB and a robots.txt with as many rules as a large
 // shop has.
-type site struct {
-	server *httptest.Server
-	url    string
-}
+type site struct{ *httptest.Server }
 
 // pageSize is the length of a page.
 const pageSize = 1 << 10
@@ -47,12 +44,12 @@ func startOrigin(u upstream) *site {
 	} else {
 		server.StartTLS()
 	}
-	return &site{server, server.URL}
+	return &site{server}
 }
 
 func (s *site) close() {
-	s.server.CloseClientConnections()
-	s.server.Close()
+	s.CloseClientConnections()
+	s.Close()
 }
 
 // shopRules returns 150 rules, some with wildcards.
