@@ -264,8 +264,13 @@ func found(there bool) int { return map[bool]int{true: 1}[there] }
 
 func detail(ctx context.Context, e *engine.Engine, entry *robotscache.Entry) (OriginDetail, error) {
 	now, record := time.Now(), entry.Record()
+	v := entry.View(now)
 	d := OriginDetail{
-		Record: infoOf(record, e.Config.Cache.Policy, now), View: viewOf(entry.View(now)), TDMFile: e.TDMFileState(record.Origin),
+		Record: infoOf(record, e.Config.Cache.Policy, now), TDMFile: e.TDMFileState(record.Origin),
+		View: ViewInfo{
+			Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: v.SHA256.Hex(),
+			FetchedAt: v.FetchedAt.UTC(), FreshUntil: v.FreshUntil.UTC(), RetryAt: v.NextAttempt.UTC(),
+		},
 	}
 	d.Record.Sitemaps = sitemapsOf(record.Origin, entry.Rules())
 	if record.Agent == "" {
@@ -297,11 +302,4 @@ func history(ctx context.Context, e *engine.Engine, k fetch.Key) ([]robotscache.
 func infoOf(r fetch.Record, p fetch.Policy, now time.Time) OriginInfo {
 	r = p.Settle(r, now)
 	return OriginInfo{Record: r, RobotsURL: r.Origin.RobotsURL(), Flags: engine.FlagsOf(r)}
-}
-
-func viewOf(v robotscache.View) ViewInfo {
-	return ViewInfo{
-		Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: v.SHA256.Hex(),
-		FetchedAt: v.FetchedAt.UTC(), FreshUntil: v.FreshUntil.UTC(), RetryAt: v.NextAttempt.UTC(),
-	}
 }
