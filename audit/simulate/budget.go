@@ -30,21 +30,21 @@ func (s *Simulator) spend(l *audit.Line, d *enforce.Decision) *budget.SpentError
 	if !d.Allowed || d.Reason == enforce.ReasonIntercepted || !sends {
 		return nil
 	}
-	day, ends := allowance.Day(r.DecidedAt.Time())
+	at, host := r.DecidedAt.Time(), d.Origin.Host
+	day, ends := allowance.Day(at)
 	t := s.tallies[d.Agent]
 	if t == nil || t.day < day {
 		t = &tally{day: day, hosts: make(map[string]int64)}
 		s.tallies[d.Agent] = t
 	}
-	host := d.Origin.Host
-	spent := &budget.SpentError{What: budget.Requests, Limit: allowance.Requests, Wait: ends.Sub(r.DecidedAt.Time())}
-	switch {
-	case t.day > day: // a request that took until after midnight: its day is not known any more
-		return nil
-	case allowance.Requests > 0 && t.requests >= allowance.Requests:
-		return spent
-	case allowance.PerHost > 0 && t.hosts[host] >= allowance.PerHost:
-		spent.What, spent.Limit = budget.PerHost, allowance.PerHost
+	if t.day > day {
+		return nil // a request that took until after midnight: its day is not known any more
+	}
+	left := budget.Standing{
+		Allowance:    budget.Allowance{Requests: allowance.Requests, PerHost: allowance.PerHost},
+		RequestsLeft: allowance.Requests - t.requests, PerHostLeft: allowance.PerHost - t.hosts[host], Ends: ends,
+	}
+	if spent := left.Spent(at); spent != nil {
 		return spent
 	}
 	t.requests++
