@@ -26,21 +26,12 @@ func Explain(ctx context.Context, e *engine.Engine, request ExplainRequest) (Exp
 
 // ExplainKnown is Explain without a fetch. If the decision needs a fetch, it returns an error.
 func ExplainKnown(ctx context.Context, e *engine.Engine, request ExplainRequest) (Explanation, error) {
-	files := new(noFiles)
-	x, err := explain(ctx, e, request, newKnownRules(e), files)
-	if err == nil && (files.asked || x.Robots.Reason == enforce.ReasonPending) {
+	known := newKnownRules(e)
+	x, err := explain(ctx, e, request, known, known)
+	if err == nil && (known.needsFile || x.Robots.Reason == enforce.ReasonPending) {
 		return x, fault(http.StatusNotFound, "too little is known about %s to decide: its files must be fetched first", x.Robots.Origin)
 	}
 	return x, err
-}
-
-// noFiles has no TDM files, and records whether one was needed.
-type noFiles struct{ asked bool }
-
-// TDMFile implements [enforce.TDMFiles].
-func (f *noFiles) TDMFile(context.Context, origin.Origin) (none preferences.TDMRules, ok bool, fault string) {
-	f.asked = true
-	return none, false, ""
 }
 
 // explain decides with the given sources of rules and TDM files.

@@ -11,6 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
 // Sitemap is a sitemap that the robots.txt of an origin names. The gateway never fetches it.
@@ -78,16 +79,22 @@ func judgeSitemaps(ctx context.Context, e *engine.Engine, id enforce.Identity, l
 // thousand.
 const maxKnown = 16
 
-// knownRules is an enforce.Lookup that never fetches. It serves one answer to one sender, and is
-// not safe for concurrent use.
+// knownRules is an [enforce.Lookup] that never fetches, and has no TDM files. It serves one answer to
+// one sender, and is not safe for concurrent use.
 type knownRules struct {
-	cache   *robotscache.Cache
-	entries map[origin.Origin]*robotscache.Entry
+	cache     *robotscache.Cache
+	entries   map[origin.Origin]*robotscache.Entry
+	needsFile bool // a decision depends on a TDM file
 }
 
-// newKnownRules finds the valid entries for one answer. It never fetches.
-func newKnownRules(e *engine.Engine) enforce.Lookup {
-	return &knownRules{e.Cache(), make(map[origin.Origin]*robotscache.Entry)}
+func newKnownRules(e *engine.Engine) *knownRules {
+	return &knownRules{cache: e.Cache(), entries: make(map[origin.Origin]*robotscache.Entry)}
+}
+
+// TDMFile implements [enforce.TDMFiles].
+func (k *knownRules) TDMFile(context.Context, origin.Origin) (none preferences.TDMRules, ok bool, fault string) {
+	k.needsFile = true
+	return none, false, ""
 }
 
 // Lookup implements enforce.Lookup. Rules that are unknown or expired are pending.
