@@ -160,7 +160,15 @@ const (
 // showOrigin answers with the page of an origin.
 func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	q := r.URL.Query()
-	detail, fault, err := originDetail(r.Context(), e, q)
+	request, fault := adminapi.OriginQuery{Origin: q.Get("origin"), Site: q.Get("site")}, ""
+	if agent := q.Get("agent"); agent != "" {
+		request.Agent = &agent
+	}
+	detail, err := adminapi.ShowOrigin(r.Context(), e, request)
+	if err != nil && request.Agent != nil { // show the page without the signals for the agent
+		fault, request.Agent = plain(err), nil
+		detail, err = adminapi.ShowOrigin(r.Context(), e, request)
+	}
 	if err != nil {
 		return h.fail(w, r, http.StatusNotFound, plain(err))
 	}
@@ -183,20 +191,6 @@ func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.E
 		p.Clocks = clocks.Clocks
 	}
 	return render(w, http.StatusOK, "origin", p)
-}
-
-// originDetail returns the details of an origin, with the signals for the agent that the query
-// names. fault says why the signals are missing.
-func originDetail(ctx context.Context, e *engine.Engine, q url.Values) (d adminapi.OriginDetail, fault string, err error) {
-	request := adminapi.OriginQuery{Origin: q.Get("origin"), Site: q.Get("site")}
-	if agent := q.Get("agent"); agent != "" {
-		request.Agent = &agent
-	}
-	if d, err = adminapi.ShowOrigin(ctx, e, request); err != nil && request.Agent != nil {
-		fault, request.Agent = plain(err), nil
-		d, err = adminapi.ShowOrigin(ctx, e, request)
-	}
-	return d, fault, err //nolint:wrapcheck // it says all
 }
 
 // siteFor returns the site that a question is about or, if the question names none, the first site
