@@ -36,16 +36,11 @@ func (c *Checker) peer(at Place, text string) {
 	}
 	t.totals.KeptElsewhere = true
 	t.totals.Peers++
-	t.takePeer(checkpoint{size: h.Size, root: h.Root, at: at})
-}
-
-// takePeer compares a checkpoint in a line of another log with the confirmed leaves. Larger ones
-// are left to the lines, or to the end.
-func (t *tree) takePeer(p checkpoint) {
+	p := checkpoint{size: h.Size, root: h.Root, at: at}
 	if p.size > t.largestPeer.size {
 		t.largestPeer = p
 	}
-	switch {
+	switch { // checkpoints beyond the confirmed leaves are left to the lines, or to the end
 	case p.size <= t.confirmed:
 		t.within(p, func(p checkpoint) { t.reportOnce(t.forked(p, t.largestConfirmed())) })
 	case p.size <= t.size && p.size > t.edge.Size():
