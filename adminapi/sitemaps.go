@@ -79,8 +79,8 @@ func judgeSitemaps(ctx context.Context, e *engine.Engine, id enforce.Identity, l
 // thousand.
 const maxKnown = 16
 
-// knownRules is an [enforce.Lookup] that never fetches, and has no TDM files. It serves one answer to
-// one sender, and is not safe for concurrent use.
+// knownRules is an [enforce.Lookup] that never fetches, and has no TDM files. It serves one answer
+// to one sender, and is not safe for concurrent use.
 type knownRules struct {
 	cache     *robotscache.Cache
 	entries   map[origin.Origin]*robotscache.Entry

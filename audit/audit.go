@@ -37,8 +37,8 @@ type Config struct {
 }
 
 // Run audits logs. It reads the sources of each list one after the other, and merges the lists by
-// the times of their lines. It calls finding, and fault for what cannot be read, in the order of the
-// lines. It ends early when ctx ends; the totals then cover the lines read so far.
+// the times of their lines. It calls finding, and fault for what cannot be read, in the order of
+// the lines. It ends early when ctx ends; the totals then cover the lines read so far.
 func Run(ctx context.Context, cfg Config, logs [][]Source, finding func(Finding), fault func(Fault)) (Totals, error) {
 	if cfg.Texts == nil {
 		return Totals{}, errors.New("auditing: no source of texts is given")

@@ -297,9 +297,9 @@ func (n *number) UnmarshalJSON(data []byte) error {
 // intercepted tunnel have their own lines; those in other tunnels are unknown.
 func (e *entry) Tunnel() bool { return e.Request.Method == http.MethodConnect }
 
-// answeredByRoute reports whether the answer to a refused request may have the status of a route for
-// errors (handle_errors), in place of the gateway's: its header still has the refusal, or the filter
-// of the log has removed it.
+// answeredByRoute reports whether the answer to a refused request may have the status of a route
+// for errors (handle_errors), in place of the gateway's: its header still has the refusal, or the
+// filter of the log has removed it.
 func (e *entry) answeredByRoute() bool {
 	var fields map[string][]string
 	if json.Unmarshal(e.ResponseHeader, &fields) != nil {

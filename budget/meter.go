@@ -21,7 +21,8 @@ type Ask struct {
 	// Want is how much the gateway wants. 0 only asks how much is left.
 	Want int64
 	// Drawn is how much all gateways together have drawn, as far as this one knows. The pool needs it
-	// if it has lost its memory. Memory and Draws are those of the last [Grant], or 0 before the first.
+	// if it has lost its memory. Memory and Draws are those of the last [Grant], or 0 before the
+	// first.
 	Drawn, Memory, Draws int64
 	// Tell says that, if nothing is left, the pool is to ask other gateways to return their slices.
 	Tell bool

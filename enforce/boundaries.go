@@ -17,12 +17,12 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Boundaries are what an agent is limited to, as configured. A request outside of them is refused in
-// every mode, before anything is fetched. The zero value is no boundary.
+// Boundaries are what an agent is limited to, as configured. A request outside of them is refused
+// in every mode, before anything is fetched. The zero value is no boundary.
 type Boundaries struct {
-	// Hosts are patterns of the hosts that the agent may reach, besides those of [Boundaries.HostsFile].
-	// A crawler for a list of sites does not leave the list because of a link or a redirect. Default: all
-	// hosts.
+	// Hosts are patterns of the hosts that the agent may reach, besides those of
+	// [Boundaries.HostsFile]. A crawler for a list of sites does not leave the list because of a link
+	// or a redirect. Default: all hosts.
 	Hosts []string `json:"hosts,omitempty"`
 	// HostsFile is a file with more such patterns, one per line; `#` begins a comment. Its changes are
 	// followed. If it cannot be read later, the former hosts stay. Default: none.
@@ -32,17 +32,17 @@ type Boundaries struct {
 	// Methods are the methods that the agent may send, in capitals. HEAD is not part of GET. A tunnel
 	// that is not intercepted hides its methods, so it is refused. Default: all methods.
 	Methods []string `json:"methods,omitempty"`
-	// Windows are the hours of the day at which the agent may send, such as `22:00-06:00 Europe/Berlin`.
-	// Without a zone, UTC counts. Default: all hours.
+	// Windows are the hours of the day at which the agent may send, such as `22:00-06:00
+	// Europe/Berlin`. Without a zone, UTC counts. Default: all hours.
 	Windows []string `json:"windows,omitempty"`
-	// Expires is the day, such as `2027-03-31`, from whose beginning in UTC all requests of the agent are
-	// refused. Default: never.
+	// Expires is the day, such as `2027-03-31`, from whose beginning in UTC all requests of the agent
+	// are refused. Default: never.
 	Expires string `json:"expires,omitempty"`
-	// Ticket is a line for that refusal, of up to 200 bytes: it tells the author of the crawler what to
-	// renew. Only with [Boundaries.Expires]. Default: empty.
+	// Ticket is a line for that refusal, of up to 200 bytes: it tells the author of the crawler what
+	// to renew. Only with [Boundaries.Expires]. Default: empty.
 	Ticket string `json:"ticket,omitempty"`
-	// VisitTime says whether the agent keeps the Visit-time of a robots.txt: `keep` or `ignore`. Default:
-	// `ignore`.
+	// VisitTime says whether the agent keeps the Visit-time of a robots.txt: `keep` or `ignore`.
+	// Default: `ignore`.
 	VisitTime string `json:"visit_time,omitempty"`
 
 	hosts   hostSet
@@ -92,9 +92,9 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.detail }
 
-// beyond returns the boundary of the agent that a request violates. The method is CONNECT for a blind
-// tunnel. It is empty if it does not matter yet: the gateway may then answer for [OwnHost], which
-// anybody may reach.
+// beyond returns the boundary of the agent that a request violates. The method is CONNECT for a
+// blind tunnel. It is empty if it does not matter yet: the gateway may then answer for [OwnHost],
+// which anybody may reach.
 func (a *Agent) beyond(o origin.Origin, method string, now time.Time) (r refusal) {
 	if !a.expires.IsZero() && !now.Before(a.expires) {
 		r = refusal{reason: ReasonAgentExpired, detail: "since " + a.Expires}
@@ -136,7 +136,8 @@ func (a *Agent) beyondTarget(o origin.Origin, method string) (r refusal) {
 	return refusal{reason: ReasonAgentMethod, detail: r.detail + strings.Join(a.Methods, ", ")}
 }
 
-// mayReach reports whether the host is one of the agent's. A file that has not been read has no hosts.
+// mayReach reports whether the host is one of the agent's. A file that has not been read has no
+// hosts.
 func (a *Agent) mayReach(o origin.Origin) bool {
 	if len(a.Hosts) == 0 && a.HostsFile == "" {
 		return true
@@ -151,8 +152,8 @@ func (a *Agent) mayReach(o origin.Origin) bool {
 // End returns when the agent expires, zero if it does not.
 func (a *Agent) End() time.Time { return a.expires }
 
-// Closes returns when the hour or the day ends the permission of an agent whose request is within its
-// boundaries now. It returns zero if that never happens.
+// Closes returns when the hour or the day ends the permission of an agent whose request is within
+// its boundaries now. It returns zero if that never happens.
 func (a *Agent) Closes(now time.Time) (closes time.Time) {
 	if a == nil {
 		return closes
@@ -166,7 +167,8 @@ func (a *Agent) Closes(now time.Time) (closes time.Time) {
 	return closes
 }
 
-// refuseBeyond refuses a request that is outside the agent's boundaries, and reports whether it did.
+// refuseBeyond refuses a request that is outside the agent's boundaries, and reports whether it
+// did.
 func (d *Decision) refuseBeyond(r refusal) bool {
 	if r.reason == "" {
 		return false
@@ -249,8 +251,8 @@ func newSignal() *chan struct{} {
 // Relisted returns a channel that is closed at the next change of a file of hosts.
 func (id *Identifier) Relisted() <-chan struct{} { return *id.relisted.Load() }
 
-// window is a part of each day by the wall clock of a zone. So an hour that is skipped in spring does
-// not exist, and an hour that comes twice in autumn counts twice.
+// window is a part of each day by the wall clock of a zone. So an hour that is skipped in spring
+// does not exist, and an hour that comes twice in autumn counts twice.
 type window struct {
 	from, to int // seconds since midnight; to is exclusive, and may be before from
 	zone     *time.Location
@@ -284,9 +286,9 @@ func (w window) has(now time.Time) bool {
 	return w.from <= s || s < w.to
 }
 
-// turn returns the first time from now on at which the window is open, or closed. Between two changes
-// of the zone's offset, the clock runs evenly. At a change it may jump forward past that time, or
-// back.
+// turn returns the first time from now on at which the window is open, or closed. Between two
+// changes of the zone's offset, the clock runs evenly. At a change it may jump forward past that
+// time, or back.
 func (w window) turn(now time.Time, open bool) time.Time {
 	for range 8 { // a zone changes its offset a few times a year
 		t := now.In(w.zone)

@@ -15,15 +15,15 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Lookup finds the entry of an origin's robots.txt for a crawler. It may wait for a fetch, no longer than ctx allows.
-// Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError], the error of ctx, and faults of the
-// gateway. A site that does not answer has an entry too.
+// Lookup finds the entry of an origin's robots.txt for a crawler. It may wait for a fetch, no
+// longer than ctx allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError],
+// the error of ctx, and faults of the gateway. A site that does not answer has an entry too.
 type Lookup interface {
 	Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error)
 }
 
-// Asker returns the agent in whose name a site is asked for its robots.txt if it refuses the gateway's own request. It
-// is the sender's, unless the sender was refused or has no product token.
+// Asker returns the agent in whose name a site is asked for its robots.txt if it refuses the
+// gateway's own request. It is the sender's, unless the sender was refused or has no product token.
 func (i Identity) Asker() robotscache.Asker {
 	switch {
 	case !i.accepted || len(i.Robots.Tokens) == 0:
@@ -34,8 +34,8 @@ func (i Identity) Asker() robotscache.Asker {
 	return robotscache.Asker{Token: i.Robots.Tokens[0]}
 }
 
-// Enforcer decides. It is safe for concurrent use, if its fields are not changed after its first use. The zero value
-// refuses everything.
+// Enforcer decides. It is safe for concurrent use, if its fields are not changed after its first
+// use. The zero value refuses everything.
 type Enforcer struct {
 	// Rules finds the rules of origins. Without it every request that needs rules is refused.
 	Rules Lookup
@@ -67,11 +67,11 @@ type Request struct {
 
 // Decide decides a request whose path is visible. This is the order of all steps: the sender's
 // identity (for robots.txt itself only its credentials), stops, operator's deny list, the agent's
-// boundaries, robots.txt itself, the method (of ftp), mode off, exceptions, rules, Visit-time. Pacing follows and is up to
-// the caller, see [Decision.Paced].
+// boundaries, robots.txt itself, the method (of ftp), mode off, exceptions, rules, Visit-time.
+// Pacing follows and is up to the caller, see [Decision.Paced].
 //
-// ModeReport records a refusal and continues, so that the evidence and the Crawl-delay are complete. The first refusal
-// is kept. Decide never fails: a failure is a Decision that denies.
+// ModeReport records a refusal and continues, so that the evidence and the Crawl-delay are
+// complete. The first refusal is kept. Decide never fails: a failure is a Decision that denies.
 func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	robotsTxt := FetchesRobotsTxt(r.Method, r.Target.Path)
 	d, decided := e.start(r.Identity, r.Target.Origin, r.Method, robotsTxt)
@@ -133,9 +133,10 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	return d
 }
 
-// start takes the steps before the rules that apply in every mode, and reports whether they decided. A request for
-// robots.txt is refused only because of credentials: robots.txt libraries send their own User-Agent, and treat a 403 as
-// "everything is disallowed". The method is as in [Agent.beyond].
+// start takes the steps before the rules that apply in every mode, and reports whether they
+// decided. A request for robots.txt is refused only because of credentials: robots.txt libraries
+// send their own User-Agent, and treat a 403 as "everything is disallowed". The method is as in
+// [Agent.beyond].
 func (e *Enforcer) start(id Identity, o origin.Origin, method string, robotsTxt bool) (d Decision, decided bool) {
 	d = e.begin(id, o)
 	if o.IsZero() {
@@ -163,9 +164,9 @@ func (e *Enforcer) start(id Identity, o origin.Origin, method string, robotsTxt 
 	return d, false
 }
 
-// Beyond returns an error if a request or tunnel that was allowed is now outside a boundary of its agent, or to a host
-// that the operator denies. The agent may be nil. The method is CONNECT for a blind tunnel. The error is for
-// [Decision.RefuseSlot].
+// Beyond returns an error if a request or tunnel that was allowed is now outside a boundary of its
+// agent, or to a host that the operator denies. The agent may be nil. The method is CONNECT for a
+// blind tunnel. The error is for [Decision.RefuseSlot].
 func (e *Enforcer) Beyond(a *Agent, o origin.Origin, method string) error {
 	if pattern, denied := e.policy().Denied(o); denied {
 		return &refusal{reason: ReasonOperatorDeny, detail: "deny " + pattern.String()}
@@ -179,8 +180,9 @@ func (e *Enforcer) Beyond(a *Agent, o origin.Origin, method string) error {
 	return nil
 }
 
-// StillExempt returns an error if an exception let a request for the path pass, and none does any more: the time of an
-// order may be over, or somebody lifted it. The rules decide the next try. The error is for [Decision.RefuseSlot].
+// StillExempt returns an error if an exception let a request for the path pass, and none does any
+// more: the time of an order may be over, or somebody lifted it. The rules decide the next try. The
+// error is for [Decision.RefuseSlot].
 func (e *Enforcer) StillExempt(d *Decision, path string) error {
 	if d.Reason != ReasonException {
 		return nil
@@ -191,7 +193,8 @@ func (e *Enforcer) StillExempt(d *Decision, path string) error {
 	return nil
 }
 
-// exempted takes the steps by which the operator lets a request pass without rules, and reports whether they decided.
+// exempted takes the steps by which the operator lets a request pass without rules, and reports
+// whether they decided.
 func (e *Enforcer) exempted(d *Decision, path string) bool {
 	if d.Mode == ModeOff {
 		d.allow(ReasonRobotsOff)
@@ -215,8 +218,8 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 // keepsVisitTime reports whether the agent keeps the Visit-time lines of sites.
 func (a *Agent) keepsVisitTime() bool { return a != nil && a.VisitTime == "keep" }
 
-// bound looks up the origin's entry, and finds the groups that bind the sender and its Crawl-delay. It reports false if
-// the decision does not depend on rules; then d is decided.
+// bound looks up the origin's entry, and finds the groups that bind the sender and its Crawl-delay.
+// It reports false if the decision does not depend on rules; then d is decided.
 func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, bool) {
 	if e.Rules == nil {
 		d.deny(ReasonInternal, "no robots.txt source is configured")
@@ -259,9 +262,10 @@ func (d *Decision) NoteView(v robotscache.View, source robotscache.Source, now t
 	}
 }
 
-// Lookup looks up the origin's entry for a sender. If the entry expired in the meantime, Lookup asks once more, because
-// an expired entry would refuse what the site allows. The returned time is one at which the entry was valid. The errors
-// are those of [Enforcer.Rules], which must not be nil.
+// Lookup looks up the origin's entry for a sender. If the entry expired in the meantime, Lookup
+// asks once more, because an expired entry would refuse what the site allows. The returned time is
+// one at which the entry was valid. The errors are those of [Enforcer.Rules], which must not be
+// nil.
 func (e *Enforcer) Lookup(
 	ctx context.Context, o origin.Origin, id Identity,
 ) (entry *robotscache.Entry, source robotscache.Source, now time.Time, err error) {
@@ -281,9 +285,10 @@ func (e *Enforcer) clock() time.Time {
 	return e.Now()
 }
 
-// MatchPath matches the rules of a group against a path and query, and says which form of it decided. judged is the
-// resolved form that is disallowed, if there is one. If all forms are allowed, the match is for the bytes as sent. A
-// path with too many forms is refused: its form is PathResolved, and the line is 0.
+// MatchPath matches the rules of a group against a path and query, and says which form of it
+// decided. judged is the resolved form that is disallowed, if there is one. If all forms are
+// allowed, the match is for the bytes as sent. A path with too many forms is refused: its form is
+// PathResolved, and the line is 0.
 func MatchPath(
 	g robotstxt.Group, method, path string, paths Paths,
 ) (m robotstxt.Match, form PathForm, judged string) {
@@ -309,9 +314,10 @@ func MatchPath(
 	return m, PathBoth, ""
 }
 
-// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which is always allowed. RFC
-// 9309 section 2.2.2 exempts the URI /robots.txt, in exactly these bytes. With a query it is another URI, and the rules
-// decide about one with an encoded letter, as well as about a request that could change the file.
+// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which is
+// always allowed. RFC 9309 section 2.2.2 exempts the URI /robots.txt, in exactly these bytes. With
+// a query it is another URI, and the rules decide about one with an encoded letter, as well as
+// about a request that could change the file.
 func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" && isRead(method) }
 
 // isRead reports whether the method only reads the resource.
@@ -320,8 +326,8 @@ func isRead(method string) bool { return method == http.MethodGet || method == h
 // DefaultMaxCrawlDelay is the longest Crawl-delay that is kept if the operator sets no other.
 const DefaultMaxCrawlDelay = 30 * time.Second
 
-// Politeness is the operator's configuration of when an allowed request may go. The zero value paces nothing and holds
-// no request.
+// Politeness is the operator's configuration of when an allowed request may go. The zero value
+// paces nothing and holds no request.
 type Politeness struct {
 	// Interval, Burst and Concurrency apply to each clock, see [pace.Limit].
 	Interval    time.Duration
@@ -329,15 +335,18 @@ type Politeness struct {
 	Concurrency int
 	// CrawlDelay says how to treat a site's Crawl-delay.
 	CrawlDelay pace.CrawlDelay
-	// Wait is the longest time that a request may be held, unless its agent sets another. Zero or less: not at all.
+	// Wait is the longest time that a request may be held, unless its agent sets another. Zero or
+	// less: not at all.
 	Wait time.Duration
-	// Per names the clocks of a host, at least one. If the host asks for a pause, the first one is blocked.
+	// Per names the clocks of a host, at least one. If the host asks for a pause, the first one is
+	// blocked.
 	Per []pace.Scope
 }
 
-// Request returns the slot that a request needs: it combines the operator's limits, the site's Crawl-delay and the
-// agent's interval. address resolves the origin's host, and is called once for each [pace.PerAddress]. If the address
-// is not valid, the host's clock replaces it. The error is for [Decision.RefuseSlot].
+// Request returns the slot that a request needs: it combines the operator's limits, the site's
+// Crawl-delay and the agent's interval. address resolves the origin's host, and is called once for
+// each [pace.PerAddress]. If the address is not valid, the host's clock replaces it. The error is
+// for [Decision.RefuseSlot].
 func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request, error) {
 	delay, ok := p.CrawlDelay.Apply(d.CrawlDelay)
 	if !ok {
@@ -368,7 +377,8 @@ func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request
 	return request, nil
 }
 
-// AsksForPause reports whether an answer asks for a pause, and how long. The pause is zero if the answer does not say.
+// AsksForPause reports whether an answer asks for a pause, and how long. The pause is zero if the
+// answer does not say.
 func AsksForPause(status int, header http.Header, now time.Time) (pause time.Duration, asked bool) {
 	if !fetch.IsThrottle(status) && status != http.StatusServiceUnavailable {
 		return 0, false

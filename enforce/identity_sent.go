@@ -15,8 +15,8 @@ import (
 
 // Signing says how the requests of an agent are signed.
 type Signing struct {
-	// Keys is the file with the agent's keys, as `crawlgate robots keygen` writes it. No other agent may
-	// have one of them. Required.
+	// Keys is the file with the agent's keys, as `crawlgate robots keygen` writes it. No other agent
+	// may have one of them. Required.
 	Keys string `json:"keys"`
 	// Directory is the origin where sites find the public keys: https, without a path. Required.
 	Directory string `json:"directory"`
@@ -41,8 +41,8 @@ const (
 	UnsignedEgressOff = "egress_off"
 )
 
-// AskedAs returns the first agent in whose name sites are asked for robots.txt with a product token,
-// or nil.
+// AskedAs returns the first agent in whose name sites are asked for robots.txt with a product
+// token, or nil.
 func (id *Identifier) AskedAs(token string) *Agent {
 	for _, a := range id.agents {
 		if a.sends == token {

@@ -50,8 +50,9 @@ type RequestInfo struct {
 	Accept string
 	// Help is the place of the page for the type of the problem.
 	Help Help
-	// Docs is the URL of the gateway's own documentation, as this client reaches it. Crawlers often reach
-	// no other site. The link for readers leads there, unless Help is the operator's or Docs is empty.
+	// Docs is the URL of the gateway's own documentation, as this client reaches it. Crawlers often
+	// reach no other site. The link for readers leads there, unless Help is the operator's or Docs is
+	// empty.
 	Docs string
 }
 
@@ -111,7 +112,8 @@ func Render(d Decision, asked RequestInfo) Refusal {
 
 // Problem is a refusal as problem details (RFC 9457). Field names are stable.
 type Problem struct {
-	// Type is the page that explains the reason, see [Help]. It is the same at all gateways of a version.
+	// Type is the page that explains the reason, see [Help]. It is the same at all gateways of a
+	// version.
 	Type string `json:"type"`
 	// Title is the same for all problems of a type. Detail is one line about this problem.
 	Title  string `json:"title"`
@@ -183,8 +185,8 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	return p
 }
 
-// sfEscapes escapes a structured-field string (RFC 9651 section 4.1.6). It is made once, because its
-// tables take 2 KB.
+// sfEscapes escapes a structured-field string (RFC 9651 section 4.1.6). It is made once, because
+// its tables take 2 KB.
 var sfEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // JSON returns p as application/problem+json, indented.

@@ -18,9 +18,9 @@ import (
 // retryLeast keeps a client from retrying within the same second.
 const retryLeast = time.Second
 
-// Refuse returns d, refused for the reason of a later step: politeness, the address guard, or a failing
-// origin. It refuses in every mode, like those steps. It keeps the facts of the earlier decision as
-// evidence.
+// Refuse returns d, refused for the reason of a later step: politeness, the address guard, or a
+// failing origin. It refuses in every mode, like those steps. It keeps the facts of the earlier
+// decision as evidence.
 //
 // A reason that does not refuse counts as [ReasonInternal].
 func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Decision {

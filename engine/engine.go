@@ -107,8 +107,8 @@ type Engine struct {
 	// reveal an internal network.
 	OutsideTransport *egress.Transport
 	// ConfigDigest identifies the configuration of the engine and all its sites: if two digests are
-	// equal, the operator's rules were the same. It is the first 16 hexadecimal digits of a SHA-256. It
-	// may be called once all sites are provisioned.
+	// equal, the operator's rules were the same. It is the first 16 hexadecimal digits of a SHA-256.
+	// It may be called once all sites are provisioned.
 	ConfigDigest func() string
 
 	ctx     caddy.Context

@@ -35,9 +35,9 @@ type Fleet struct {
 type redisLink struct{ *link.Link }
 
 // acquireLink connects a part of the gateway to a Redis, or returns an existing connection. Without
-// a URL it returns nil. It logs each time that Redis is away or back. A part that keeps the link must
-// have the URL and the prefix in its own key: the link closes with the last configuration that names
-// both.
+// a URL it returns nil. It logs each time that Redis is away or back. A part that keeps the link
+// must have the URL and the prefix in its own key: the link closes with the last configuration that
+// names both.
 func acquireLink(e *Engine, part, url string) (*link.Link, error) {
 	if url == "" {
 		return nil, nil //nolint:nilnil // the part does without

@@ -84,9 +84,10 @@ func New(cfg Config) *Fetcher {
 type Gate func(ctx context.Context)
 
 // Fetch makes one retrieval of the robots.txt of k.Origin, with k.Agent as User-Agent if there is
-// one. It never fails: an error becomes an unreachable [Outcome]. It returns within Config.Timeout, having kept at most Config.MaxSize bytes, and leaves
-// no goroutine behind; a caller that ends ctx gets CauseCanceled, or CauseTimeout at a deadline.
-// Each answer, including redirects, waits for the gate before it is read. A nil gate never waits.
+// one. It never fails: an error becomes an unreachable [Outcome]. It returns within Config.Timeout,
+// having kept at most Config.MaxSize bytes, and leaves no goroutine behind; a caller that ends ctx
+// gets CauseCanceled, or CauseTimeout at a deadline. Each answer, including redirects, waits for
+// the gate before it is read. A nil gate never waits.
 func (f *Fetcher) Fetch(ctx context.Context, k Key, gate Gate) Outcome {
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)

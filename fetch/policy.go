@@ -57,7 +57,8 @@ const (
 const MaxUse = 2 * maxRetryAfter
 
 // Policy is how records age. Its methods are pure: they read no clock and keep no state. Fields
-// that are zero or negative take their defaults, so the zero Policy is the one of the specification.
+// that are zero or negative take their defaults, so the zero Policy is the one of the
+// specification.
 type Policy struct {
 	// Mode says what an unreachable file permits; default ModeSpec.
 	Mode UnreachableMode

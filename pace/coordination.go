@@ -212,9 +212,9 @@ func (on coordination) ready(g gcra, t terms, key string, now, from instant) ins
 // many requests would be late.
 const turnsFrom = 150 * time.Millisecond
 
-// lateness is what a turn is longer than the time between two requests. A request may go in the first
-// three quarters of it. The rest is for its way to the site. A request that is later has to wait for
-// the next round. A busy machine may be late by more than a short slot.
+// lateness is what a turn is longer than the time between two requests. A request may go in the
+// first three quarters of it. The rest is for its way to the site. A request that is later has to
+// wait for the next round. A busy machine may be late by more than a short slot.
 func lateness(t terms) time.Duration {
 	return min(max(min(t.cost()/8, 125*time.Millisecond), t.cost()/16), 2*time.Second)
 }

@@ -122,8 +122,8 @@ func (x *exchange) noteStop() {
 	}
 }
 
-// pace waits for the host's turn. A boundary of the agent may close, and an exception may end, during
-// that wait or the earlier one for the rules, and another configuration may be loaded.
+// pace waits for the host's turn. A boundary of the agent may close, and an exception may end,
+// during that wait or the earlier one for the rules, and another configuration may be loaded.
 func (x *exchange) pace(target origin.Target) error {
 	d, o := &x.decision, target.Origin
 	if !d.Paced() {

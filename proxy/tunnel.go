@@ -73,8 +73,8 @@ func (t *tunnel) site() *engine.SitePolicy {
 }
 
 // watch ends a blind tunnel when it is outside a boundary of its agent, when the exception that
-// allowed it ends, and at a reload after which it would not be opened. If several sites have replaced
-// the first one, watch follows the hours and the file of hosts of one of them.
+// allowed it ends, and at a reload after which it would not be opened. If several sites have
+// replaced the first one, watch follows the hours and the file of hosts of one of them.
 func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc, exempt bool) {
 	for s, agent, relisted := c.opens.home, c.identity.Config, c.relisted; ; {
 		var closes <-chan time.Time

@@ -124,10 +124,10 @@ func (e *Entry) Fresh(now time.Time) bool {
 // View is the meaning of an Entry for crawlers at one moment. The zero value denies.
 type View struct {
 	// Record is the record as it stands at the time asked for: an answer whose time ended during a run
-	// of failures is unreachable. Body and SHA256 describe the text that decides, which may be the last
-	// good copy. They are zero if no text decides. FetchedAt is when that text was fetched or, without
-	// such a text, when the origin gave the current answer. The slices are shared and must not be
-	// changed.
+	// of failures is unreachable. Body and SHA256 describe the text that decides, which may be the
+	// last good copy. They are zero if no text decides. FetchedAt is when that text was fetched or,
+	// without such a text, when the origin gave the current answer. The slices are shared and must not
+	// be changed.
 	fetch.Record
 	// Access says whether the rules decide, or one answer for every path.
 	Access fetch.Access

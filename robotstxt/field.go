@@ -27,8 +27,8 @@ const (
 	fieldLicense
 )
 
-// spellings are the recognised keys: the names of the fields, and the misspellings that Google's parser
-// accepts. Keys of rules, names and sitemaps may end in s or ed as well.
+// spellings are the recognised keys: the names of the fields, and the misspellings that Google's
+// parser accepts. Keys of rules, names and sitemaps may end in s or ed as well.
 var spellings = []struct {
 	key   string
 	exact bool
@@ -56,9 +56,9 @@ var spellings = []struct {
 	{"disallaw", false, fieldDisallow},
 }
 
-// fieldOf recognises a key. A longer name that begins with one of these is a different field. Google's
-// parser treats DisallowAITraining as Disallow, but RFC 9309 section 2.2 has exact names, and by
-// section 2.2.4 other records must not interfere.
+// fieldOf recognises a key. A longer name that begins with one of these is a different field.
+// Google's parser treats DisallowAITraining as Disallow, but RFC 9309 section 2.2 has exact names,
+// and by section 2.2.4 other records must not interfere.
 func fieldOf(key []byte) field {
 	isInvisible := func(r rune) bool { return r == ' ' || r == utf8.RuneError || !unicode.IsPrint(r) } // such as a no-break space
 	key = bytes.TrimRightFunc(key, isInvisible)
@@ -75,9 +75,9 @@ func fieldOf(key []byte) field {
 	return fieldOther
 }
 
-// parseCrawlDelay reads seconds as decimal digits with at most one point. It rejects signs, exponents,
-// units and decimal commas, because other crawlers interpret them too differently to guess what a site
-// means.
+// parseCrawlDelay reads seconds as decimal digits with at most one point. It rejects signs,
+// exponents, units and decimal commas, because other crawlers interpret them too differently to
+// guess what a site means.
 func parseCrawlDelay(s []byte) (time.Duration, bool) {
 	whole, fraction, _ := bytes.Cut(s, []byte{'.'})
 	if len(whole)+len(fraction) == 0 || !isDigits(whole) || !isDigits(fraction) {
@@ -91,8 +91,8 @@ func parseCrawlDelay(s []byte) (time.Duration, bool) {
 	return d, true
 }
 
-// parseRequestRate reads documents/period, both of up to 18 digits, with an optional unit s, m, h or d
-// of the period. The delay is period/documents.
+// parseRequestRate reads documents/period, both of up to 18 digits, with an optional unit s, m, h
+// or d of the period. The delay is period/documents.
 func parseRequestRate(s []byte) (time.Duration, bool) {
 	left, right, _ := bytes.Cut(s, []byte{'/'})
 	unit := time.Second
@@ -120,8 +120,8 @@ func parseRequestRate(s []byte) (time.Duration, bool) {
 	return time.Duration(min(quotient, math.MaxInt64)), true
 }
 
-// parseVisitTime reads two different times of the day, such as 0600-0845. Spaces around the hyphen are
-// optional. 2400 is the end of the day.
+// parseVisitTime reads two different times of the day, such as 0600-0845. Spaces around the hyphen
+// are optional. 2400 is the end of the day.
 func parseVisitTime(s []byte) (v VisitTime, ok bool) {
 	from, to, _ := bytes.Cut(s, []byte{'-'})
 	var begins, ends bool
@@ -142,8 +142,8 @@ func parseTimeOfDay(s []byte) (minutes uint16, ok bool) {
 	return minutes, n%100 < 60 && minutes <= minutesOfDay
 }
 
-// parseDigits reads up to 18 decimal digits, which always fit. A negative result means that there are
-// none.
+// parseDigits reads up to 18 decimal digits, which always fit. A negative result means that there
+// are none.
 func parseDigits(s []byte) int64 {
 	n, err := strconv.ParseInt(string(s), 10, 64)
 	if err != nil || len(s) > 18 || !isDigits(s) {

@@ -56,8 +56,8 @@ type Evidence struct {
 	// Witnesses are services that cosign the checkpoints (C2SP tlog-witness). A checkpoint that no
 	// witness cosigns is reported and counted. Default: none.
 	Witnesses []WitnessConfig `json:"witnesses,omitempty"`
-	// OnFailure says what happens while the log cannot be written or sealed: `log` reports it, `refuse`
-	// also refuses all proxied requests with 503. Default: `log`.
+	// OnFailure says what happens while the log cannot be written or sealed: `log` reports it,
+	// `refuse` also refuses all proxied requests with 503. Default: `log`.
 	OnFailure string `json:"on_failure,omitempty"`
 
 	file      *logging.FileWriter

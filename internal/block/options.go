@@ -13,9 +13,9 @@ import (
 )
 
 // Fields returns the special options, and one for each field of the struct *dst of a type that has
-// an obvious form: a text, texts, a number of bytes as an int64, a number from 1 to [MaxCount] as an
-// int, a duration, a bool (on or off), and a block for a pointer to such a struct. The option has the
-// name that the field has in JSON, or its name in names. An empty one leaves the field out.
+// an obvious form: a text, texts, a number of bytes as an int64, a number from 1 to [MaxCount] as
+// an int, a duration, a bool (on or off), and a block for a pointer to such a struct. The option
+// has the name that the field has in JSON, or its name in names. An empty one leaves the field out.
 func Fields(dst any, names map[string]string, special Grammar) Grammar {
 	g := make(Grammar)
 	for field, value := range reflect.ValueOf(dst).Elem().Fields() {

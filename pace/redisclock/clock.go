@@ -215,8 +215,8 @@ func (k *Clock) slack(demands []pace.Demand, calls int) time.Duration {
 	return max(slack, time.Duration(2*calls)*k.link.State().RoundTrip)
 }
 
-// withSlack adds the slack to intervals and gaps. A burst has room for it already. The site asks for
-// the gap, and counts it between the requests that reach it.
+// withSlack adds the slack to intervals and gaps. A burst has room for it already. The site asks
+// for the gap, and counts it between the requests that reach it.
 func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
 	if slack >= noSpacing {
 		return d
