@@ -63,6 +63,9 @@ func (l *Line) Lost() (n int64, first, last time.Time) {
 	return l.notice.Lines, first, last
 }
 
+// Client returns the address that Caddy took for the client's. It is empty if the line has none.
+func (l *Line) Client() string { return cmp.Or(l.Request.ClientIP, l.Request.RemoteIP) }
+
 // Header returns the values of a header field of the request, as the log shows them.
 func (l *Line) Header(name string) []string {
 	var fields map[string]json.RawMessage
@@ -71,6 +74,12 @@ func (l *Line) Header(name string) []string {
 		return nil // the field is missing, or the log's filter has replaced it
 	}
 	return values
+}
+
+// InTunnel reports whether the request came through a tunnel whose TLS was intercepted. A request
+// that came through a tunnel as plain HTTP cannot be recognized.
+func (l *Line) InTunnel() bool {
+	return strings.HasPrefix(l.Request.URI, "https://") && len(l.Request.TLS) > 0
 }
 
 // Certified reports whether the client presented a certificate.

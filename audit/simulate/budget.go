@@ -53,3 +53,8 @@ func (s *Simulator) spend(l *audit.Line, d *enforce.Decision) *budget.SpentError
 	}
 	return nil
 }
+
+// freed reports whether a line was refused by a budget, and its agent has none by the new policy.
+func (s *Simulator) freed(r *enforce.LogRecord, d *enforce.Decision) bool {
+	return r.Reason == enforce.ReasonBudget && s.budgets[d.Agent] == nil
+}

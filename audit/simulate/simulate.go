@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -143,7 +142,7 @@ func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 	case slices.Contains(ownReasons, r.Reason):
 		return Result{Cause: CauseGateway}, nil
 	}
-	source, err := netip.ParseAddr(cmp.Or(l.Request.ClientIP, l.Request.RemoteIP))
+	source, err := netip.ParseAddr(l.Client())
 	if err != nil {
 		return Result{Cause: CauseSource}, nil
 	}
@@ -221,8 +220,7 @@ func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.S
 		return enforce.Decision{}.Refuse(enforce.ReasonBadTarget, err.Error(), 0), ""
 	}
 	var id enforce.Identity
-	// A request that came through a tunnel as plain HTTP cannot be recognized.
-	if inTunnel := strings.HasPrefix(l.Request.URI, "https://") && len(l.Request.TLS) > 0; !inTunnel {
+	if !l.InTunnel() {
 		id = s.cfg.Policy.Identifier.Identify(ctx, sender)
 		if reason, _, _ := id.Refused(); reason == enforce.ReasonCredentialsMissing && l.Robots.Reason == enforce.ReasonUnidentified {
 			return enforce.Decision{}, CauseTunnel // plain HTTP inside a tunnel needs no credentials
@@ -284,21 +282,25 @@ func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 		if d.Allowed || !slices.Contains(senderReasons, d.Reason) {
 			return asRecorded(r)
 		}
-	case r.Reason == enforce.ReasonBudget && s.budgets[d.Agent] == nil: // the agent has none by the new policy
-	case d.Allowed && !judged(r):
+	case d.Allowed && !judged(r) && !s.freed(r, &d):
 		return asRecorded(r)
 	}
-	known := true
-	// If there was an answer, the line has what its fields and tags said, if they were read.
-	if r.RefusedByAnswer() && !r.WouldDeny || r.Decision == enforce.OutcomeAllow && enforce.HasContent(int(l.Status)) {
-		d, known = d.Recall(r)
-	}
+	d, known := recalled(l, d)
 	if !known && r.RefusedByAnswer() {
 		return asRecorded(r)
 	}
 	result := compared(l, d)
 	result.AsRecorded = s.lookup.asRecorded || !known
 	return result
+}
+
+// recalled repeats the step after the answer, if there was one: the line has what the answer's
+// fields and tags said, if they were read.
+func recalled(l *audit.Line, d enforce.Decision) (again enforce.Decision, known bool) {
+	if r := l.Robots; r.RefusedByAnswer() && !r.WouldDeny || r.Decision == enforce.OutcomeAllow && enforce.HasContent(int(l.Status)) {
+		return d.Recall(r)
+	}
+	return d, true
 }
 
 var senderReasons = []enforce.Reason{

@@ -34,6 +34,27 @@ type logs struct {
 	strict  atomic.Pointer[[]*sealed]
 }
 
+// open returns the writer of a log for Caddy.
+func (l *logs) open(key string) *sealed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &sealed{reporting: make(chan struct{}, 64)}
+	l.byKey[key] = s
+	return s
+}
+
+// remove removes a configuration from its log. If it was the current one, because its start failed,
+// the one before becomes current again.
+func (l *logs) remove(e *Evidence) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.modules = slices.DeleteFunc(l.modules, func(o *Evidence) bool { return o == e })
+	if s := l.byKey[e.WriterKey()]; s != nil {
+		s.drop(e)
+	}
+	l.updateStrict()
+}
+
 // end closes all logs in parallel, because the process is about to end and each may wait for its
 // witnesses.
 func (l *logs) end() {

@@ -166,24 +166,11 @@ func (e *Evidence) String() string { return e.file.String() + " (sealed)" }
 func (e *Evidence) WriterKey() string { return "robots_evidence:" + e.paths.state + ":" + e.Name }
 
 // OpenWriter implements [caddy.WriterOpener]. [Start] opens the files.
-func (e *Evidence) OpenWriter() (io.WriteCloser, error) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	s := &sealed{reporting: make(chan struct{}, 64)}
-	all.byKey[e.WriterKey()] = s
-	return s, nil
-}
+func (e *Evidence) OpenWriter() (io.WriteCloser, error) { return all.open(e.WriterKey()), nil }
 
-// Cleanup removes the configuration from its log. If it was the current one, because its start
-// failed, the one before becomes current again.
+// Cleanup removes the configuration from its log.
 func (e *Evidence) Cleanup() error {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.modules = slices.DeleteFunc(all.modules, func(o *Evidence) bool { return o == e })
-	if s := all.byKey[e.WriterKey()]; s != nil {
-		s.drop(e)
-	}
-	all.updateStrict()
+	all.remove(e)
 	return nil
 }
 

@@ -27,12 +27,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
-func init() {
-	caddy.RegisterModule(new(Listener))
-	for i := range sourceReads {
-		sourceReads[i] = newColdReads(coldRate)
-	}
-}
+func init() { caddy.RegisterModule(new(Listener)) }
 
 const (
 	// coldRate is how many connections of one source that are new, or were idle for coldAfter, each
@@ -58,8 +53,21 @@ var (
 	sourceSeed  = maphash.MakeSeed()
 )
 
+func init() {
+	for i := range sourceReads {
+		sourceReads[i] = newColdReads(coldRate)
+	}
+}
+
 func newColdReads(each int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(each*runtime.GOMAXPROCS(0)), coldBurst)
+}
+
+// waitCold waits for the turn of a cold read. A wait can fail only for more than the burst.
+func waitCold(source netip.Prefix) {
+	i := maphash.Comparable(sourceSeed, source) % uint64(len(sourceReads))
+	_ = sourceReads[i].Wait(context.Background())
+	_ = coldReads.Wait(context.Background())
 }
 
 // clients counts the open connections of the process, for all configurations: by source, and under
@@ -149,9 +157,7 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 	if n > 0 {
 		now := time.Now().UnixNano()
 		if now-c.last.Swap(now) > int64(coldAfter) && !c.begun.Swap(true) {
-			// A wait can fail only for more than the burst.
-			_ = sourceReads[maphash.Comparable(sourceSeed, c.source)%uint64(len(sourceReads))].Wait(context.Background())
-			_ = coldReads.Wait(context.Background())
+			waitCold(c.source)
 		}
 	}
 	return n, err
