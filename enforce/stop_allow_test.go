@@ -116,6 +116,20 @@ func manyPaths(n int) (paths string) {
 	return paths
 }
 
+// enforcerWith returns an enforcer for a site with the rules robots, with a policy and orders.
+func enforcerWith(t *testing.T, policy PolicyConfig, orders ...Stop) *Enforcer {
+	t.Helper()
+	var k Stops
+	for _, order := range orders {
+		if err := k.Set(order); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, policy), &k)
+	e.AllowFor = 48 * time.Hour
+	return e
+}
+
 // TestAllowDecides checks that an exception at run time is only one from robots.txt. Stops win,
 // earlier and later ones, and so does the configuration's deny list.
 func TestAllowDecides(t *testing.T) {
@@ -139,14 +153,7 @@ func TestAllowDecides(t *testing.T) {
 		{"off", []Stop{allow("a", "acme@shop.test")}, PolicyConfig{Mode: ModeOff}, ReasonRobotsOff},
 		{"of the configuration too", []Stop{allow("a", "acme@shop.test")}, PolicyConfig{Exceptions: []Exception{{Hosts: []string{"shop.test"}}}}, ReasonException},
 	} {
-		var k Stops
-		for _, order := range tt.orders {
-			if err := k.Set(order); err != nil {
-				t.Fatal(err)
-			}
-		}
-		e := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, tt.policy), &k)
-		e.AllowFor = 48 * time.Hour
+		e := enforcerWith(t, tt.policy, tt.orders...)
 		d := ask(t, e, crawler(t, "acme/1.0"), "http://shop.test/private")
 		if d.Reason != tt.want || d.Allowed != tt.want.Allows() {
 			t.Errorf("%s: %s, want %s", tt.name, d.Reason, tt.want)
@@ -182,20 +189,13 @@ func TestExceptionEndsWhileWaiting(t *testing.T) {
 		{"after the end in the configuration", nil, PolicyConfig{Exceptions: []Exception{{Hosts: []string{"shop.test"}, Until: until}}}, time.Hour, false, false},
 		{"no exception", nil, PolicyConfig{Mode: ModeOff}, time.Hour, false, true},
 	} {
-		var k Stops
-		for _, order := range tt.orders {
-			if err := k.Set(order); err != nil {
-				t.Fatal(err)
-			}
-		}
-		e := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, tt.policy), &k)
-		e.AllowFor = 48 * time.Hour
+		e := enforcerWith(t, tt.policy, tt.orders...)
 		d := ask(t, e, crawler(t, "acme/1.0"), "http://shop.test/private")
 		if !d.Allowed {
 			t.Fatalf("%s: %s", tt.name, d.Reason)
 		}
 		if tt.lift {
-			if err := k.Update(func(s StopSet) (StopSet, error) {
+			if err := e.Stops.Update(func(s StopSet) (StopSet, error) {
 				s, _, _ = s.Lift(order, Lift{By: "ada", At: now})
 				return s, nil
 			}); err != nil {
