@@ -139,7 +139,7 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 	if !h.clients.allow(networkOf(r)) {
 		return h.tooMany(w)
 	}
-	form, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm)) // to its end, which may come after that of the form
+	form, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm)) // the parser may stop before the end of the body
 	r.Body = io.NopCloser(bytes.NewReader(form))
 	c, ok := claimOf(r, v.agent.Agent)
 	if err != nil || !ok {

@@ -337,9 +337,9 @@ func (k *Keeper) Returned(agent, name string) {
 	})
 }
 
-// Forgot tells the keeper that the pool may have forgotten what an agent has drawn. The keeper then
-// reports what it knows, because a gateway that draws may know less. A counter of the given memory
-// is not reported. An empty agent stands for all agents.
+// Forgot tells the keeper that the pool may have lost the counters of an agent. The keeper then
+// reports all that it knows, because the gateway that draws next may know less. It skips counters
+// that it has read since the loss: they have the given memory. An empty agent stands for all agents.
 func (k *Keeper) Forgot(agent string, memory int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

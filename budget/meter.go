@@ -20,9 +20,9 @@ type Ask struct {
 	Settle int64
 	// Want is how much the gateway wants. 0 only asks how much is left.
 	Want int64
-	// Drawn is how much all gateways together have drawn, as far as this one knows. The pool needs it
-	// if it has lost its memory. Memory and Draws are those of the last [Grant], or 0 before the
-	// first.
+	// Drawn is how much all gateways together have drawn, as far as this one knows. The pool uses it
+	// to restore a counter that it has lost. Memory and Draws are copied from the last [Grant], and
+	// are 0 before the first one.
 	Drawn, Memory, Draws int64
 	// Tell says that, if nothing is left, the pool is to ask other gateways to return their slices.
 	Tell bool
@@ -38,9 +38,9 @@ type Grant struct {
 	Granted, Left int64
 	// Uncounted says that the pool has no room for the counter: Granted is all that this gateway gets.
 	Uncounted bool
-	// Memory changes each time the pool starts empty, or finds that it was set back: then Draws, the
-	// number of its changes, is less than that of an earlier Grant. A pool that cannot lose its memory
-	// returns 0.
+	// Memory is a new number each time the pool starts empty or notices that it was restored from an
+	// older copy. It notices that when a gateway knows of more Draws, which count its changes, than
+	// the pool does. A pool that cannot lose its data returns 0.
 	Memory, Draws int64
 }
 
@@ -73,7 +73,7 @@ type meter struct {
 	dry       bool // nothing is left, neither here nor in the pool
 	idle      bool // not used since the last sweep
 	release   bool // the next draw returns held
-	unsure    bool // the pool may have forgotten what was drawn, and no draw has told it since
+	unsure    bool // the pool may have lost what was drawn, and no draw has restored it yet
 	uncounted bool
 	drawing   *draw         // in progress, or nil
 	gave      chan struct{} // a request or another gateway has returned something

@@ -47,7 +47,7 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	return i
 }
 
-// withoutUserAgent returns the agents of which the sender meets all conditions except that one.
+// withoutUserAgent returns the agents whose conditions, apart from the User-Agent, the sender meets.
 func (id *Identifier) withoutUserAgent(auth Authentication) []*Agent {
 	return slices.DeleteFunc(slices.Clone(id.agents), func(a *Agent) bool { return a.unmet(auth, named{})&^byUserAgent != 0 })
 }

@@ -276,7 +276,7 @@ func TestOthersRemember(t *testing.T) {
 				passed++
 				time.Sleep(time.Millisecond) // a crawler waits for the answer of the site
 			}
-			// What it drew before the other reported was not counted.
+			// Until the other gateway has reported, Redis counts too few.
 			if passed > 206 || passed < 190 {
 				t.Errorf("%d requests passed, want about 200", passed)
 			}
