@@ -303,7 +303,8 @@ func (c *connect) dialOrigin() (connected bool) {
 		err = c.spend(c.origin, false)
 	}
 	if err == nil {
-		err = c.pace(origin.Target{Origin: c.origin})
+		c.target = origin.Target{Origin: c.origin}
+		err = c.pace()
 	}
 	if err != nil {
 		c.decision = c.decision.RefuseSlot(c.ctx, err)

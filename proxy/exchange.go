@@ -40,6 +40,7 @@ type exchange struct {
 	own       bool        // a request for the gateway itself, without a decision
 	early     bool        // the client came back before its Retry-After was over
 	identity  enforce.Identity
+	target    origin.Target
 	decision  enforce.Decision
 	message   string      // the refusal in a line, if it was refused
 	clock     string      // the key of the host's clock, once it was asked for a slot
@@ -65,13 +66,14 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	if err != nil {
 		return x.fail(enforce.ReasonBadTarget, err.Error())
 	}
+	x.target = target
 	x.identify()
 	x.early = engine.CameEarly(x.identity.Agent, x.r)
 	if x.ctx, x.entry, err = s.Engine.EnterRequest(x.ctx, target.Origin, x.identity.StopName()); err != nil {
 		return x.refuseExcess(x.identity, target.Origin, err.Error())
 	}
 	defer x.entry.Leave()
-	if x.decide(target); !x.decision.Allowed {
+	if x.decide(); !x.decision.Allowed {
 		return x.refuse()
 	}
 	x.show("")
@@ -85,7 +87,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	if itself {
 		return x.serveRobotsTxt(target)
 	}
-	if err := x.pace(target); err != nil {
+	if err := x.pace(); err != nil {
 		return x.refuseSlot(err)
 	}
 	defer x.slot.Done()
@@ -96,14 +98,14 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 		}
 		return next.ServeHTTP(x.w, x.r.WithContext(x.ctx))
 	}
-	return x.forward(target)
+	return x.forward()
 }
 
 // decide decides whether the request may leave. It is a separate function so that its stack is
 // freed before the request is sent.
-func (x *exchange) decide(target origin.Target) {
+func (x *exchange) decide() {
 	ctx, step := startStep(x.ctx, spanDecide)
-	x.decision = x.site.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
+	x.decision = x.site.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: x.target, Identity: x.identity})
 	step.decided(&x.decision)
 }
 
@@ -124,8 +126,8 @@ func (x *exchange) noteStop() {
 
 // pace waits for the host's turn. A boundary of the agent may close, and an exception may end,
 // during that wait or the earlier one for the rules, and another configuration may be loaded.
-func (x *exchange) pace(target origin.Target) error {
-	d, o := &x.decision, target.Origin
+func (x *exchange) pace() error {
+	d, o := &x.decision, x.target.Origin
 	if !d.Paced() {
 		return nil
 	}
@@ -141,7 +143,7 @@ func (x *exchange) pace(target origin.Target) error {
 	d.Wait = time.Since(began)
 	step.waited(d, err)
 	if err == nil {
-		if err = x.beyond(target); err != nil {
+		if err = x.beyond(); err != nil {
 			x.slot.Cancel()
 		}
 	}
@@ -150,9 +152,9 @@ func (x *exchange) pace(target origin.Target) error {
 
 // beyond returns an error if the request may not go any more. After a reload, a site of the current
 // configuration must let it go, because the operator may have taken its host away.
-func (x *exchange) beyond(target origin.Target) (err error) {
+func (x *exchange) beyond() (err error) {
 	refuses := func(e *enforce.Enforcer, a *enforce.Agent) error {
-		return cmp.Or(e.Beyond(a, target.Origin, x.r.Method), e.StillExempt(&x.decision, target.Path))
+		return cmp.Or(e.Beyond(a, x.target.Origin, x.r.Method), e.StillExempt(&x.decision, x.target.Path))
 	}
 	here := x.site.SitePolicy
 	err = refuses(here.Enforcer, x.identity.Config)
@@ -176,13 +178,13 @@ func (x *exchange) address(o origin.Origin) netip.Addr {
 }
 
 // forward sends the request out and the answer back.
-func (x *exchange) forward(target origin.Target) error {
+func (x *exchange) forward() error {
 	x.dial, x.sent.Hooks = step{noop.Span{}}, x
 	agent := x.identity.Config
 	x.sent.Pass = egress.Pass{Price: agent.Passes(enforce.PassPrice), Signature: agent.Passes(enforce.PassSignature)}
 	x.sent.Send = agent.Sends()
-	u := target.URL()
-	if x.r.Method == http.MethodOptions && x.r.URL.Path == "" && target.Path == "/" {
+	u := x.target.URL()
+	if x.r.Method == http.MethodOptions && x.r.URL.Path == "" && x.target.Path == "/" {
 		u.Opaque = "*" // RFC 9112 section 3.2.4
 	}
 	failure := x.site.forwarder.Forward(x.ctx, x.entry.Cancel, x.w, x.r, u, &x.sent)
@@ -198,7 +200,7 @@ func (x *exchange) forward(target origin.Target) error {
 	if failure.Kind == egress.KindWithheld {
 		return x.refuse()
 	}
-	if _, late := errors.AsType[*pace.Refused](x.missed); late {
+	if x.missed != nil && !errors.Is(x.missed, context.Canceled) {
 		return x.refuseSlot(x.missed)
 	}
 	return x.fail(reasonOf(failure), failure.Err.Error())
@@ -212,12 +214,12 @@ func (x *exchange) Connecting() {
 	_, x.dial = startStep(x.ctx, spanDial)
 }
 
-// Connected asks whether it is still this request's turn, and signs it if so. If it is not, the end
-// of the context keeps the transport from writing. A connection of HTTP/2 stays open, as it serves
-// other requests.
+// Connected asks whether it is still this request's turn and whether it may still go, because the
+// connection may have taken long. If so, it signs the request. If not, the end of the context keeps
+// the transport from writing. A connection of HTTP/2 stays open, as it serves other requests.
 func (x *exchange) Connected(conn net.Conn, out *http.Request) {
 	x.dial.dialed(conn)
-	if x.missed = x.slot.Confirm(x.ctx); x.missed == nil {
+	if x.missed = cmp.Or(x.slot.Confirm(x.ctx), x.beyond()); x.missed == nil {
 		x.reached, x.sentAt = true, time.Now()
 		x.signature = x.identity.Config.Signature(out, x.decision.Origin, x.sentAt)
 		return

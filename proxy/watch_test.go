@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -164,11 +165,12 @@ func TestBlindTunnelEndsWithItsException(t *testing.T) {
 	}
 }
 
-// TestHoursEndWhileWaiting checks that a request whose turn comes after its agent's hours is
-// refused, and that the next request gets its slot.
+// TestHoursEndWhileWaiting checks that a request whose turn comes after its agent's hours, or whose
+// connection does, is refused, and that the next request gets its slot.
 func TestHoursEndWhileWaiting(t *testing.T) {
 	config := engine.Config{
 		Store:      engine.Store{Kind: "none"},
+		Limits:     engine.Limits{RequestsPerAgent: 1},
 		Politeness: enforce.Politeness{Interval: time.Hour, Burst: 1, Per: []pace.Scope{pace.PerHost}},
 	}
 	config.Egress.Dialer = &egress.Dialer{Guard: new(guard.Guard)}
@@ -197,27 +199,48 @@ func TestHoursEndWhileWaiting(t *testing.T) {
 	var now time.Time
 	site := &Site{SitePolicy: &engine.SitePolicy{Engine: e, Enforcer: &enforce.Enforcer{Policy: operator, Now: func() time.Time { return now }}}}
 	for _, tt := range []struct {
-		wait, retry time.Duration
-		want        enforce.Reason
+		wait, dial, retry time.Duration
+		want              enforce.Reason
 	}{
-		{time.Second, 16 * time.Hour, enforce.ReasonWindow},
-		{time.Second - 1, 0, enforce.ReasonRobotsOff},
-		{0, time.Hour, enforce.ReasonRateLimited},
+		{time.Second, 0, 16 * time.Hour, enforce.ReasonWindow},
+		{0, time.Second, 16 * time.Hour, enforce.ReasonWindow},
+		{0, time.Second - 1, 0, enforce.ReasonRobotsOff},
+		{0, 0, time.Hour, enforce.ReasonRateLimited},
 	} {
 		now = time.Date(2027, 6, 1, 5, 59, 59, 0, time.UTC)
 		x := &exchange{
 			site: site, ctx: t.Context(), r: httptest.NewRequestWithContext(t.Context(), http.MethodGet, target.String(), http.NoBody),
 			identity: id.Identify(t.Context(), enforce.Sender{UserAgent: "acme/1"}),
 		}
-		if x.decide(target); !x.decision.Allowed {
+		x.target = target
+		x.ctx, x.entry, err = e.EnterRequest(t.Context(), target.Origin, x.identity.StopName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.decide(); !x.decision.Allowed {
 			t.Fatal(x.decision.Reason)
 		}
 		now = now.Add(tt.wait)
-		if err := x.pace(target); err != nil {
-			x.decision = x.decision.RefuseSlot(t.Context(), err)
+		refused := x.pace()
+		if refused == nil {
+			now = now.Add(tt.dial)
+			server, client := net.Pipe()
+			x.Connecting()
+			x.Connected(client, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target.String(), http.NoBody))
+			if refused = x.missed; refused != nil {
+				x.slot.Cancel() // as forward does
+			}
+			if ended := x.ctx.Err() != nil; ended != (refused != nil) || ended != x.sentAt.IsZero() {
+				t.Errorf("after %s and %s: the context ended: %t, sent at %s", tt.wait, tt.dial, ended, x.sentAt)
+			}
+			_ = server.Close()
 		}
+		if refused != nil {
+			x.decision = x.decision.RefuseSlot(t.Context(), refused)
+		}
+		x.entry.Leave()
 		if d := x.decision; d.Reason != tt.want || d.Allowed != tt.want.Allows() || d.RetryAfter.Round(time.Minute) != tt.retry {
-			t.Errorf("after %s: reason %s (%s), Retry-After %s", tt.wait, d.Reason, d.Detail, d.RetryAfter)
+			t.Errorf("after %s and %s: reason %s (%s), Retry-After %s", tt.wait, tt.dial, d.Reason, d.Detail, d.RetryAfter)
 		}
 	}
 }
