@@ -92,26 +92,35 @@ func TestOneOfManyOrders(t *testing.T) {
 			_, after := sent(t, s)
 			return before == after
 		})
-		const orders = 30
-		bytes, lists := sent(t, s)
-		began, start := testcpu.Used(t), time.Now()
-		for i := range orders {
-			id := fmt.Sprint("new-", how[:min(len(how), 2)], i)
-			at := time.Now()
-			if answered, n, _ := give(t, all[i%3], gateways[i%3], id).Counts(); answered != 3 || n != 3 {
-				t.Errorf("%s: %d of %d gateways answered, want 3 of 3", id, answered, n)
+		// The median of three series counts, because Redis also sends the notes of a gateway whose heartbeat
+		// comes late on a slow machine.
+		const orders = 9
+		var beyond [3]int
+		for series := range beyond {
+			bytes, lists := sent(t, s)
+			began, start := testcpu.Used(t), time.Now()
+			for i := range orders {
+				id := fmt.Sprintf("new-%.2s%d-%d", how, series, i)
+				at := time.Now()
+				if answered, n, _ := give(t, all[i%3], gateways[i%3], id).Counts(); answered != 3 || n != 3 {
+					t.Errorf("%s: %d of %d gateways answered, want 3 of 3", id, answered, n)
+				}
+				if took := time.Since(at); took > waitFor { // TestOrderAmongMany checks for a second, on a machine without other load
+					t.Errorf("%s took %v, want at most %v", id, took, waitFor)
+				}
 			}
-			if took := time.Since(at); took > waitFor { // TestOrderAmongMany checks for a second, on a machine without other load
-				t.Errorf("%s took %v, want at most %v", id, took, waitFor)
+			cpu := testcpu.Used(t) - began
+			after, listsAfter := sent(t, s)
+			each := (after - bytes) / orders / 3
+			t.Logf("after %q: %d bytes from redis and %v of processor time for an order and gateway", how, each, cpu/orders/3)
+			most := 2000 + 70*int(time.Since(start)/time.Second) // heartbeats add more on a slow machine
+			beyond[series] = each - most
+			if listsAfter != lists {
+				t.Errorf("after %q: redis listed all ids %d times, want none", how, listsAfter-lists)
 			}
 		}
-		cpu := testcpu.Used(t) - began
-		after, listsAfter := sent(t, s)
-		each := (after - bytes) / orders / 3
-		t.Logf("after %q: %d bytes from redis and %v of processor time for an order and gateway", how, each, cpu/orders/3)
-		most := 2000 + 20*int(time.Since(start)/time.Second) // heartbeats add more on a slow machine
-		if each > most || listsAfter != lists {
-			t.Errorf("after %q: redis sent %d bytes for an order and listed all ids %d times, want fewer bytes and no list", how, each, listsAfter-lists)
+		if slices.Sort(beyond[:]); beyond[1] > 0 {
+			t.Errorf("after %q: redis sent %d bytes more for an order than it may", how, beyond[1])
 		}
 	}
 }
