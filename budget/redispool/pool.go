@@ -82,7 +82,7 @@ func (p *Counters) Draw(ctx context.Context, a budget.Ask) (answer budget.Grant,
 		err = fmt.Errorf("the script answered %d values, want 5", len(got))
 	}
 	if err != nil {
-		if _, refused := rueidis.IsRedisErr(err); !refused || link.IsReadOnly(err) {
+		if e, refused := rueidis.IsRedisErr(err); !refused || e.IsLoading() || link.IsReadOnly(err) {
 			p.Link.Fail(err)
 		}
 		return answer, fmt.Errorf("drawing from a budget in redis: %w", err)
@@ -101,13 +101,22 @@ func (p *Counters) Patience() time.Duration { return link.Timeout }
 // Listen tells a keeper what other gateways need and give back, and what Redis has forgotten, until
 // ctx ends.
 func (p *Counters) Listen(ctx context.Context, k *budget.Keeper) {
+	missed := func() {
+		k.Returned("", "")
+		k.Forgot("", 0)
+	}
+	// Redis may take the subscription before it answers draws.
+	defer p.Link.Watch(func(s link.State, news bool) {
+		if news && s.Up {
+			missed()
+		}
+	})()
 	p.Link.Listen(ctx, p.channel(), func(text string) {
 		var n news
 		err := json.Unmarshal([]byte(text), &n)
 		switch {
-		case text == "": // messages may be missing
-			k.Returned("", "")
-			k.Forgot("", 0)
+		case text == "":
+			missed()
 		case err != nil || n.From == p.Link.Process:
 		case n.Memory != 0:
 			k.Forgot(n.Agent, n.Memory)
