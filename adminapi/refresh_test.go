@@ -28,8 +28,8 @@ func init() { caddy.RegisterModule(new(shaky)) }
 type shaky struct{}
 
 var (
-	shakyStore = memstore.New(0)
-	failures   atomic.Int32 // number of calls that still fail
+	shakyStore *memstore.Store // of the test that runs
+	failures   atomic.Int32    // number of calls that still fail
 )
 
 func (*shaky) CaddyModule() caddy.ModuleInfo {
@@ -52,6 +52,7 @@ func (s failingStore) Load(ctx context.Context, k fetch.Key) (fetch.Record, erro
 // TestRefreshKeepsHistory checks that a refresh forgets an unreachable origin only if it was
 // unknown before. A store that does not answer may know it.
 func TestRefreshKeepsHistory(t *testing.T) {
+	shakyStore = memstore.New(0)
 	dir := t.TempDir()
 	text := fmt.Sprintf("{\nadmin off\npersist_config off\nrobots {\nstore shaky\negress {\nallow_private 127.0.0.0/8\n}\n}\n}\nhttp://:80 {\nbind unix/%s\nrobots\n}\n",
 		filepath.Join(dir, "proxy.sock"))
