@@ -323,6 +323,13 @@ func (c *connect) dialOrigin() (connected bool) {
 		return false
 	}
 	c.slot.Sent() // the site counts from when the connection reached it
+	// The connection may have taken long.
+	if err := c.beyond(); err != nil {
+		_ = conn.Close()
+		c.slot.Done()
+		c.decision = c.decision.RefuseSlot(c.ctx, err)
+		return false
+	}
 	c.sentAt = time.Now()
 	c.dialed = conn
 	c.sent.Dialed, _ = egress.DialedOf(conn)
