@@ -44,7 +44,7 @@ func (a *auditor) judge(l *Line) (v verdict) {
 		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want %d", r.Schema, enforce.SchemaVersion))
 		return v
 	}
-	s := cmp.Or(BadWord(r), badDecision(r), badEvidence(r), badAfterwards(r), badTimes(r, a.cfg.Tolerance))
+	s := cmp.Or(BadWord(r), badDecision(r), badEvidence(r), badAfterwards(r, a.cfg.Tolerance), badTimes(r, a.cfg.Tolerance))
 	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && !e.Tunnel() && !e.answeredByRoute() {
 		s = fmt.Sprintf("the request was refused, and the answer has status %d", e.Status)
 	}
@@ -82,7 +82,7 @@ func (a *auditor) judge(l *Line) (v verdict) {
 // malformed request has no URL.
 func (a *auditor) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	r := e.Robots
-	if r.Origin == "" && bases[r.Reason] != onRules && bases[r.Reason] != onState {
+	if r.Origin == "" && bases[r.Reason] != onRules && bases[r.Reason] != onState && r.Decision != enforce.OutcomeAllow && r.SentAt <= 0 {
 		return t, true
 	}
 	var err error

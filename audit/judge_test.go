@@ -117,6 +117,8 @@ func TestTampering(t *testing.T) {
 		{"allowed", changes{"tokens": []string{"Loner"}}, KindEvidence},
 		{"allowed", changes{"group": nil}, KindEvidence},
 		{"allowed", changes{"origin": "http://other.example"}, KindTarget},
+		{"exception", changes{"origin": nil}, KindTarget},
+		{"off", changes{"origin": nil}, KindTarget},
 		{"allowed", changes{"robots_url": "http://other.example/robots.txt"}, KindTarget},
 		{"allowed", changes{"path_visible": false}, KindImpossible},
 		{"allowed", changes{"schema": 3}, KindSchema},
@@ -145,6 +147,9 @@ func TestTampering(t *testing.T) {
 		{"at run time", changes{"exception_ticket": nil}, KindImpossible},
 		{"at run time", changes{"exception_until": nil}, KindImpossible},
 		{"at run time", changes{"exception_until": float64(noon.Unix())}, KindImpossible}, // the time of the decision
+		{"at run time", changes{
+			"decided_at": float64(noon.Unix()) - 9, "exception_until": float64(noon.Unix()) - 5, "sent_at": float64(noon.Unix()) - 4,
+		}, KindImpossible}, // sent after the end
 		{"at run time", changes{"exception": nil}, KindImpossible},
 		{"off", changes{"exception_order": "A-1"}, KindImpossible},
 		{"exception", changes{"mode": "off"}, KindImpossible},

@@ -175,7 +175,7 @@ func badTimes(r *enforce.LogRecord, tolerance time.Duration) string {
 }
 
 // badAfterwards compares the decision with the steps after it.
-func badAfterwards(r *enforce.LogRecord) string {
+func badAfterwards(r *enforce.LogRecord, tolerance time.Duration) string {
 	switch {
 	case beforeSending(r) && (r.Address != "" || r.WaitMillis > 0 && !ClosedLate(r) || r.DialMillis > 0 || r.SentAt > 0 || r.Removed > 0 || r.PaymentRequired):
 		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address, a wait or a time of sending", r.Reason)
@@ -187,6 +187,8 @@ func badAfterwards(r *enforce.LogRecord) string {
 		return fmt.Sprintf("the exception of order %.64q lacks its author, its ticket or its end", r.ExceptionOrder)
 	case r.ExceptionOrder != "" && r.DecidedAt >= r.ExceptionUntil:
 		return fmt.Sprintf("the exception of order %.64q had ended when the request was decided, at %s", r.ExceptionOrder, r.ExceptionUntil.Time().UTC().Format(time.RFC3339))
+	case r.ExceptionOrder != "" && r.Reason == enforce.ReasonException && r.SentAt.Time().Sub(r.ExceptionUntil.Time()) > tolerance:
+		return fmt.Sprintf("the exception of order %.64q had ended when the request was sent, at %s", r.ExceptionOrder, r.ExceptionUntil.Time().UTC().Format(time.RFC3339))
 	case r.Reason == enforce.ReasonCrawlDelay && r.CrawlDelay <= 0:
 		return "reason crawl_delay needs a Crawl-delay, but the line has 0"
 	}

@@ -248,6 +248,9 @@ func TestStatement(t *testing.T) {
 	if want := "The logs have no request of the crawler shop for the host slow.example of the team team news from 2026-11-23 12:00:00 UTC before 2026-11-23 13:00:00 UTC: there is nothing to state."; r.Statement != want {
 		t.Errorf("%s\nwant %s", r.Statement, want)
 	}
+	if r, want := reportOf(t, Filter{Agent: "shop"}, day()...), " requests of the crawler shop: "; !strings.Contains(r.Statement, want) {
+		t.Errorf("%s\nwant %s", r.Statement, want)
+	}
 	blind := asked(0, func(r *enforce.LogRecord) { r.Reason, r.PathVisible = enforce.ReasonUnrestricted, false })
 	for name, lines := range map[string][]string{
 		"unsealed":    {sealed(asked(0, nil)), asked(1, nil)},
