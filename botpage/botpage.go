@@ -146,7 +146,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 func (h *Handler) read(r *block.Reader) error {
 	args := r.RemainingArgs()
-	if len(args) != 1 {
+	if len(args) != 1 || args[0] == "" {
 		return r.Errf("robots_bot takes the name of an agent, found %q", args)
 	}
 	h.Agent = args[0]

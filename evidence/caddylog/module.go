@@ -218,6 +218,9 @@ func (e *Evidence) read(r *block.Reader) error {
 	}
 	return block.Fields(e, map[string]string{"lines": ""}, block.Grammar{
 		"file":    {Min: 1, Max: 1, Block: e.readFile},
+		"key":     block.Replaced(&e.Key),
+		"state":   block.Replaced(&e.State),
+		"heads":   block.Replaced(&e.Heads),
 		"every":   {Min: 1, Max: 2, Set: e.setEvery},
 		"witness": {Min: 2, Max: 2, Repeat: true, Set: e.addWitness},
 	}).Read(r, "robots_evidence")

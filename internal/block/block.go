@@ -59,7 +59,7 @@ func (g Grammar) Read(r *Reader, what string) error {
 		seen[name] = true
 		args := r.RemainingArgs()
 		r.last = r.Token()
-		if err := opt.checkCount(len(args)); err != nil {
+		if err := opt.checkArgs(args); err != nil {
 			return r.WrapErr(fmt.Errorf("option %q of %s %w", name, what, err))
 		}
 		if opt.Block != nil {
@@ -78,8 +78,8 @@ func (g Grammar) Read(r *Reader, what string) error {
 	return nil
 }
 
-func (o Option) checkCount(n int) error {
-	switch {
+func (o Option) checkArgs(args []string) error {
+	switch n := len(args); {
 	case o.Max == 0 && n > 0:
 		return fmt.Errorf("takes no argument, found %d", n)
 	case o.Min == 1 && o.Max == 1 && n > 1:
@@ -90,6 +90,8 @@ func (o Option) checkCount(n int) error {
 		return fmt.Errorf("takes at least %s, found %d", arguments(o.Min), n)
 	case o.Max >= 0 && n > o.Max:
 		return fmt.Errorf("takes at most %s, found %d", arguments(o.Max), n)
+	case slices.Contains(args, ""): // of a variable that is not set; as a value it would mean the default
+		return errors.New("has an empty argument: give a value, or leave the option out")
 	}
 	return nil
 }

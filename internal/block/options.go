@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,8 @@ func Fields(dst any, names map[string]string, special Grammar) Grammar {
 	return g
 }
 
+var placeholder = regexp.MustCompile(`\{(env|file|system)\.`)
+
 // optionOf returns the option for a field, unless it needs a special one.
 func optionOf(value reflect.Value, name string, names map[string]string) (opt Option, ok bool) {
 	switch p := value.Addr().Interface().(type) {
@@ -57,6 +60,9 @@ func optionOf(value reflect.Value, name string, names map[string]string) (opt Op
 	switch t := value.Type(); {
 	case t.Kind() == reflect.String:
 		return Option{Min: 1, Max: 1, Set: func(args []string) error {
+			if placeholder.MatchString(args[0]) {
+				return fmt.Errorf("%q: placeholders are not replaced here: want {$NAME}, which is replaced as the file is read", args[0])
+			}
 			value.SetString(args[0])
 			return nil
 		}}, true
@@ -86,6 +92,11 @@ func Switch(dst *bool, on string, off ...string) Option {
 		}
 		return s == on, nil
 	})
+}
+
+// Replaced is a text in which the module replaces placeholders.
+func Replaced(dst *string) Option {
+	return Parsed(dst, func(s string) (string, error) { return s, nil })
 }
 
 // Flag is an option without arguments.
@@ -156,13 +167,13 @@ func ParseDuration(s string) (caddy.Duration, error) {
 	return caddy.Duration(v), nil
 }
 
-// Durations sets two time spans. parse reads the first.
+// Durations sets two time spans, which parse reads.
 func Durations(
 	parse func(string) (caddy.Duration, error), first, second *caddy.Duration,
 ) func(args []string) error {
 	return func(args []string) (err error) {
 		if *first, err = parse(args[0]); err == nil {
-			*second, err = ParseDuration(args[1])
+			*second, err = parse(args[1])
 		}
 		return err
 	}
