@@ -286,8 +286,8 @@ func checkStore(c *engine.Store) error {
 		return errors.New("store none keeps texts in memory only: retain and retain_max are for file, retain for redis")
 	case c.Kind == "redis" && c.RetainMax != 0:
 		return errors.New("redis bounds its memory itself: set its maxmemory instead of retain_max")
-	case c.Retain < 0 || c.Retain > caddy.Duration(maxRetain):
-		return errors.New("retain is negative, or longer than 100 years")
+	case c.Retain > caddy.Duration(maxRetain):
+		return errors.New("retain is longer than 100 years")
 	case c.RetainMax != 0 && c.RetainMax < minRetainMax:
 		return errors.New("retain_max is below 16 MiB: texts would be dropped at once")
 	case c.Kind == "redis" && c.URL == "":
@@ -305,7 +305,7 @@ func (a *App) setRedis(c *engine.Config) error {
 		return nil
 	case r.URL == "":
 		return errors.New("redis needs a url")
-	case r.Expect < 0 || r.Expect > maxGateways:
+	case r.Expect > maxGateways:
 		return fmt.Errorf("redis: expect: %d is not from 1 to %d", r.Expect, maxGateways)
 	case !isGatewayName(c.Prefix) || strings.ContainsAny(c.Prefix, "{}"):
 		return fmt.Errorf("redis: prefix %q: want up to %d visible ASCII characters without braces", c.Prefix, maxGatewayName)
@@ -329,7 +329,7 @@ func (a *App) setFleet(c *engine.Config) error {
 	switch {
 	case c.Fleet.URL == "":
 		return errors.New("redis needs a url: neither `pace shared` nor `store redis` has one")
-	case f.Expect < 0 || f.Expect > maxGateways:
+	case f.Expect > maxGateways:
 		return fmt.Errorf("expect: %d is not from 1 to %d", f.Expect, maxGateways)
 	case c.Name == "":
 		return errors.New("each gateway needs its own name: set gateway")

@@ -74,7 +74,7 @@ func TestBadEngine(t *testing.T) {
 		{"store none /tmp/x", 3, `option "store" of robots: "none" takes no argument, found "/tmp/x"`},
 		{"store none {\nretain 1d\n}", 4, `robots: store: store none keeps texts in memory only: retain and retain_max are for file, retain for redis`},
 		{"store redis redis://h {\nretain 1d\nretain_max 1GiB\n}", 5, `robots: store: redis bounds its memory itself: set its maxmemory instead of retain_max`},
-		{"store file {\nretain 40000d\n}", 4, `robots: store: retain is negative, or longer than 100 years`},
+		{"store file {\nretain 40000d\n}", 4, `robots: store: retain is longer than 100 years`},
 		{"store file {\nretain 0\n}", 4, `option "retain" of store: "0" is zero; leave the option out to get its default`},
 		{"store file {\nretain_max 1MiB\n}", 4, `robots: store: retain_max is below 16 MiB: texts would be dropped at once`},
 		{"store file {\nkeep 1d\n}", 4, `unknown option "keep" in store: want one of retain, retain_max`},

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/version"
@@ -53,6 +55,9 @@ const (
 // settings checks the configuration and converts it to the engine's. Files and placeholders are
 // left to [App.resolve], because only the gateway's machine has them.
 func (a *App) settings() (c engine.Config, err error) {
+	if name := block.Negative(reflect.ValueOf(a).Elem()); name != "" {
+		return c, fmt.Errorf("%s is negative", name)
+	}
 	for _, part := range []struct {
 		name string // prefix of its errors; empty if they have one already
 		set  func(*engine.Config) error
@@ -81,9 +86,6 @@ func (a *App) settings() (c engine.Config, err error) {
 	}
 	if c.AllowFor = time.Duration(defaultAllowFor); a.AllowFor != nil {
 		c.AllowFor = time.Duration(*a.AllowFor)
-	}
-	if c.AllowFor < 0 {
-		return c, fmt.Errorf("allow_for %s is negative", c.AllowFor)
 	}
 	c.ServeUnlogged = a.Unlogged == "serve"
 	return c, enforce.OneOf("unlogged", a.Unlogged, "refuse", "serve")
@@ -156,10 +158,7 @@ func (a *App) setFetch(c *engine.Config) error {
 }
 
 func (c *FetchConfig) check() error {
-	switch {
-	case c.Parallel < 0:
-		return errors.New("parallel is negative")
-	case c.Timeout > caddy.Duration(maxFetchTimeout):
+	if c.Timeout > caddy.Duration(maxFetchTimeout) {
 		return fmt.Errorf("timeout %s is above 5m: a crawler would wait that long", time.Duration(c.Timeout))
 	}
 	return enforce.OneOf("soft_404", c.SoftNotFound, "detect", "off")
@@ -198,14 +197,8 @@ func (p *PaceConfig) set(c *engine.Config) (err error) {
 	if p.Wait != nil {
 		c.Politeness.Wait = time.Duration(*p.Wait)
 	}
-	if c.Politeness.Wait < 0 {
-		return fmt.Errorf("wait %s is negative", c.Politeness.Wait)
-	}
 	if c.Politeness.Interval, err = pace.ParseRate(cmp.Or(p.Rate, defaultRate)); err != nil {
 		return err
-	}
-	if min(p.Burst, p.Concurrency, p.Queue) < 0 {
-		return errors.New("burst, concurrency and queue cannot be negative")
 	}
 	if c.Politeness.CrawlDelay, err = p.CrawlDelay.parse(); err != nil {
 		return err
@@ -288,10 +281,7 @@ func (e *EgressConfig) set(c *engine.Config) error {
 
 func (a *App) setLimits(c *engine.Config) (err error) {
 	l := cmp.Or(a.Limits, new(engine.Limits))
-	switch {
-	case min(l.Connections, l.ConnectionsPerSource, l.RequestsPerAgent) < 0:
-		return errors.New("a number is negative")
-	case l.Connections > 0 && l.ConnectionsPerSource > l.Connections:
+	if l.Connections > 0 && l.ConnectionsPerSource > l.Connections {
 		return fmt.Errorf("connections_per_source %d is more than connections %d", l.ConnectionsPerSource, l.Connections)
 	}
 	s := &c.Limits

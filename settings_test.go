@@ -53,7 +53,7 @@ func TestFleetSettings(t *testing.T) {
 		{App{Redis: redis}, "redis://fleet.example", ""},
 		{App{Redis: redis, Store: store, Pace: shared}, "redis://fleet.example", ""},
 		{App{Redis: &RedisConfig{}}, "", "redis needs a url"},
-		{App{Redis: &RedisConfig{URL: "redis://h", Expect: -1}}, "", "redis: expect: -1 is not from 1 to 1000"},
+		{App{Redis: &RedisConfig{URL: "redis://h", Expect: -1}}, "", "redis: expect is negative"},
 		{App{}, "", ""},
 		{App{Fleet: new(engine.Fleet)}, "", "needs a url"},
 		{App{Store: store, Fleet: &engine.Fleet{Expect: maxGateways + 1}}, "", "expect: 1001 is not from 1 to 1000"},
@@ -224,26 +224,38 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 	}
 }
 
-// TestNegativeWaits checks that wait times are checked in JSON like in the Caddyfile.
-func TestNegativeWaits(t *testing.T) {
+// TestNegative checks that JSON cannot set a number or a time below 0, like a Caddyfile.
+func TestNegative(t *testing.T) {
 	t.Parallel()
-	var pace App
-	var agent Handler
-	for text, v := range map[string]any{
-		`{"pace":{"wait":"-1s"}}`: &pace, `{"agents":[{"name":"A","max_wait":"-1s"}]}`: &agent,
+	for text, want := range map[string]string{
+		`{"pace":{"wait":"-1s"}}`:                      "pace: wait",
+		`{"pace":{"queue":-1}}`:                        "pace: queue",
+		`{"pace":{"crawl_delay":{"min":-2,"max":-1}}}`: "pace: crawl_delay: min",
+		`{"pace":{"backoff":{"first":-1}}}`:            "pace: backoff: first",
+		`{"cache":{"max_size":-1}}`:                    "cache: max_size",
+		`{"cache":{"ttl":-1}}`:                         "cache: ttl",
+		`{"fetch":{"unreachable_for":-1}}`:             "fetch: unreachable_for",
+		`{"fetch":{"parallel":-1}}`:                    "fetch: parallel",
+		`{"egress":{"dial_timeout":-1}}`:               "egress: dial_timeout",
+		`{"limits":{"tunnel_age":-1}}`:                 "limits: tunnel_age",
+		`{"store":{"retain":-1}}`:                      "store: retain",
+		`{"redis":{"url":"redis://h","expect":-1}}`:    "redis: expect",
+		`{"allow_for":-1}`:                             "allow_for",
 	} {
-		if err := json.Unmarshal([]byte(text), v); err != nil {
+		var a App
+		if err := json.Unmarshal([]byte(text), &a); err != nil {
 			t.Fatal(err)
 		}
-	}
-	_, enginesErr := pace.settings()
-	_, agentsErr := agent.policy()
-	for want, err := range map[string]error{
-		"pace: wait -1s is negative": enginesErr, `agent "A": max_wait -1s is negative`: agentsErr,
-	} {
-		if err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
+		if _, err := a.settings(); err == nil || err.Error() != want+" is negative" {
+			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
+	}
+	var h Handler
+	if err := json.Unmarshal([]byte(`{"agents":[{"name":"A","max_wait":"-1s"}]}`), &h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.policy(); err == nil || err.Error() != `agent "A": max_wait -1s is negative` {
+		t.Errorf("got %v", err)
 	}
 }
 

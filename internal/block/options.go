@@ -75,6 +75,24 @@ func optionOf(value reflect.Value, name string, names map[string]string) (opt Op
 	return opt, false
 }
 
+// Negative returns the name, in JSON, of a number or a time span below 0 in a struct, or "". A
+// Caddyfile cannot have one.
+func Negative(v reflect.Value) string {
+	for field, value := range v.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch value = reflect.Indirect(value); {
+		case !field.IsExported():
+		case value.CanInt() && value.Int() < 0:
+			return name
+		case value.Kind() == reflect.Struct:
+			if inner := Negative(value); inner != "" {
+				return name + ": " + inner
+			}
+		}
+	}
+	return ""
+}
+
 // Parsed is an option with exactly one argument, which parse turns into the value.
 func Parsed[T any](dst *T, parse func(string) (T, error)) Option {
 	return Option{Min: 1, Max: 1, Set: func(args []string) (err error) {
