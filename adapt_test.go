@@ -176,6 +176,7 @@ func TestExamples(t *testing.T) {
 // TestDocumentedCaddyfiles adapts and validates every fenced Caddyfile of the README and of docs/.
 func TestDocumentedCaddyfiles(t *testing.T) {
 	t.Setenv("CRAWLGATE_LOG", filepath.Join(t.TempDir(), "access.log"))
+	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
 	pages, err := filepath.Glob(filepath.Join("docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)

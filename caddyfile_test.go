@@ -354,8 +354,14 @@ func TestBadProvision(t *testing.T) {
 	for _, tt := range []struct{ text, err string }{
 		{egressWith("trust_ca /nonexistent.pem"), "egress: trust_ca: open /nonexistent.pem: no such file or directory"},
 		{egressWith("trust_ca /dev/null"), "egress: trust_ca [/dev/null]: adding trusted authority 1: no certificate in PEM form"},
-		{egressWith("upstream http://user:secret@proxy.example:x{file.none}"), "egress: upstream: url cannot be parsed; want one such as http://proxy.example:8080"},
-		{egressWith("upstream ftp://proxy.example{file.none}"), `egress: upstream: ftp://proxy.example: the scheme must be http, https or socks5`},
+		{egressWith("upstream http://user:secret@proxy.example:x{system.slash}"), "egress: upstream: url cannot be parsed; want one such as http://proxy.example:8080"},
+		{egressWith("upstream ftp://proxy.example{system.slash}"), `egress: upstream: ftp://proxy.example/: the scheme must be http, https or socks5`},
+		{egressWith("upstream http://user:secret{env.NOT_SET}@proxy.example"), "egress: upstream: evaluated placeholder {env.NOT_SET} is empty"},
+		{engineWith("redis {env.NOT_SET}"), "evaluated placeholder {env.NOT_SET} is empty"},
+		{engineWith("store file {env.NOT_SET}"), "evaluated placeholder {env.NOT_SET} is empty"},
+		{engineWith("store redis {env.NOT_SET}"), "evaluated placeholder {env.NOT_SET} is empty"},
+		{engineWith("fleet redis {env.NOT_SET}"), "evaluated placeholder {env.NOT_SET} is empty"},
+		{engineWith("pace {\nshared redis {env.NOT_SET}\n}"), "evaluated placeholder {env.NOT_SET} is empty"},
 	} {
 		config, _, err := adapt(tt.text, "Caddyfile")
 		if err != nil {
@@ -368,9 +374,9 @@ func TestBadProvision(t *testing.T) {
 	}
 }
 
-func egressWith(line string) string {
-	return "{\n\trobots {\n\t\tegress {\n\t\t\t" + line + "\n\t\t}\n\t}\n}\n"
-}
+func engineWith(lines string) string { return "{\n\trobots {\n" + lines + "\n\t}\n}\n" }
+
+func egressWith(line string) string { return engineWith("egress {\n" + line + "\n}") }
 
 // TestBudgetsOfOneName checks that blocks with the same name must have the same budget, since they
 // share it.

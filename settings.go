@@ -321,9 +321,11 @@ func checkURLs(c *engine.Config) error {
 // resolve fills in the values that only the gateway's machine has: placeholders, the path of the
 // store, and certificates.
 func (a *App) resolve(c *engine.Config) (err error) {
-	replacer := caddy.NewReplacer()
 	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks, &c.Fleet.URL} {
-		*s = replacer.ReplaceKnown(*s, "")
+		// A variable that is not set must not mean a gateway on its own.
+		if *s, err = caddy.NewReplacer().ReplaceOrErr(*s, true, false); err != nil {
+			return err
+		}
 	}
 	if err := checkURLs(c); err != nil {
 		return err
@@ -359,7 +361,10 @@ func (a *App) resolve(c *engine.Config) (err error) {
 
 // upstream parses one proxy. Its URL may contain credentials, which errors must not repeat.
 func (u UpstreamConfig) upstream() (up egress.Upstream, err error) {
-	up, err = egress.ParseUpstream(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
+	address, err := caddy.NewReplacer().ReplaceOrErr(u.URL, true, false)
+	if err == nil {
+		up, err = egress.ParseUpstream(address)
+	}
 	if err == nil && len(u.Hosts) > 0 {
 		up.Match, err = upstreamHosts(u.Hosts)
 	}
