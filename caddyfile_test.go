@@ -54,6 +54,7 @@ func TestBadEngine(t *testing.T) {
 		{"user_agent \"A (+{env.URL})\"", 3, `option "user_agent" of robots: "A (+{env.URL})": placeholders are not replaced here: want {$NAME}, which is replaced as the file is read`},
 		{"fetch {\nretry 1m 0\n}", 4, `option "retry" of fetch: "0" is zero; leave the option out to get its default`},
 		{"pace {\nbackoff 1m 0s\n}", 4, `option "backoff" of pace: "0s" is zero; leave the option out to get its default`},
+		{"egress {\nupstream http://a:1 x.example\nupstream http://b:1\nupstream http://c:1\n}", 6, `robots: egress: upstream: one without hosts is for every host, so those after it are never reached: put it last`},
 		{"user_agent A {\nx\n}", 4, `option "user_agent" of robots takes no block`},
 
 		{"gateway \"east 1\"", 3, `robots: gateway "east 1": want up to 64 visible ASCII characters`},

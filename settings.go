@@ -276,6 +276,9 @@ func (e *EgressConfig) set(c *engine.Config) error {
 		}
 		allowed.Ports = append(allowed.Ports, r)
 	}
+	if i := slices.IndexFunc(e.Upstreams, func(u UpstreamConfig) bool { return len(u.Hosts) == 0 }); i >= 0 && i < len(e.Upstreams)-1 {
+		return errors.New("upstream: one without hosts is for every host, so those after it are never reached: put it last")
+	}
 	return nil
 }
 
