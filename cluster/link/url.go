@@ -1,9 +1,11 @@
 package link
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +52,9 @@ func CheckURL(raw string) error {
 		return fmt.Errorf("redis url has scheme %q: want redis, rediss or unix", u.Scheme)
 	case u.Scheme != "unix" && u.Hostname() == "":
 		return errors.New("redis url names no host")
+	}
+	if port, err := strconv.ParseUint(cmp.Or(u.Port(), "6379"), 10, 16); err != nil || port == 0 {
+		return fmt.Errorf("redis url has port %s: want a number from 1 to 65535", u.Port())
 	}
 	return nil
 }

@@ -18,6 +18,8 @@ func TestCheckURL(t *testing.T) {
 		"redis.example:6379":                       `redis url has scheme "redis.example": want redis, rediss or unix`,
 		"":                                         `redis url has scheme "": want redis, rediss or unix`,
 		"redis://user:secret@:x":                   "redis url cannot be parsed; want one such as redis://redis.example:6379",
+		"redis://user:secret@redis.example:65536":  "redis url has port 65536: want a number from 1 to 65535",
+		"redis://user:secret@redis.example:0":      "redis url has port 0: want a number from 1 to 65535",
 		"redis://user:secret@/0":                   "redis url names no host",
 	} {
 		err := CheckURL(raw)
