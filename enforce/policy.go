@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt"
 	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
@@ -207,15 +208,15 @@ func (x *exception) covers(path, agent string, now time.Time) bool {
 	return coversPath(x.Paths, path)
 }
 
-// coversPath reports whether each form of the path begins with one of the prefixes. No prefixes
-// stand for every path.
+// coversPath reports whether each form of the path begins with one of the prefixes, which are
+// canonical. No prefixes stand for every path.
 func coversPath(prefixes []string, path string) bool {
 	if len(prefixes) == 0 {
 		return true
 	}
 	resolved, ok := origin.Resolve(path)
-	return ok && slices.ContainsFunc(prefixes, func(prefix string) bool {
-		elsewhere := func(form string) bool { return !strings.HasPrefix(form, prefix) }
+	return ok && strings.HasPrefix(path, "/") && slices.ContainsFunc(prefixes, func(prefix string) bool {
+		elsewhere := func(form string) bool { return !strings.HasPrefix(robotstxt.Canonical(form), prefix) }
 		return !elsewhere(path) && !slices.ContainsFunc(resolved, elsewhere)
 	})
 }

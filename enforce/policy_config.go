@@ -12,6 +12,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // PolicyConfig is the operator's policy, as configured.
@@ -65,7 +66,7 @@ type ConnectRule struct {
 type Exception struct {
 	// Hosts are host patterns, at least one. Required.
 	Hosts []string `json:"hosts"`
-	// Paths are beginnings of path and query, in the bytes that are sent. All forms to which servers
+	// Paths are beginnings of path and query, in any equivalent spelling. All forms to which servers
 	// resolve the path must begin with one of them too, or the exception would open another place.
 	// Default: every path.
 	Paths []string `json:"paths,omitempty"`
@@ -221,7 +222,7 @@ func (p *Policy) addException(
 	return warnings, nil
 }
 
-// pathPrefix checks a prefix and percent-encodes the bytes that a request encodes too.
+// pathPrefix checks a prefix, and returns its canonical form.
 func pathPrefix(s string) (string, error) {
 	switch {
 	case !strings.HasPrefix(s, "/"):
@@ -236,15 +237,7 @@ func pathPrefix(s string) (string, error) {
 	} else if len(forms) > 0 {
 		return "", fmt.Errorf("path %q covers nothing: servers resolve it to %q", s, forms[0])
 	}
-	b := make([]byte, 0, len(s))
-	for _, c := range []byte(s) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
-			b = fmt.Appendf(b, "%%%02X", c)
-		} else {
-			b = append(b, c)
-		}
-	}
-	return string(b), nil
+	return robotstxt.Canonical(s), nil
 }
 
 // ParseHostPattern reads a pattern. The error says what to write instead.

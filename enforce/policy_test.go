@@ -122,7 +122,8 @@ func TestPolicyExempt(t *testing.T) {
 	t.Parallel()
 	p := mustPolicy(t, PolicyConfig{Exceptions: []Exception{
 		{Hosts: []string{"partner.example", "*.partner.example"}, Reason: "contract 7"},
-		{Hosts: []string{"paths.example"}, Paths: []string{"/open/", "/a?x=", "/café"}, Reason: "paths"},
+		{Hosts: []string{"paths.example"}, Paths: []string{"/open/", "/a?x=", "/café", "/%c3%9c/%7eann"}, Reason: "paths"},
+		{Hosts: []string{"all.paths.example"}, Paths: []string{"/"}, Reason: "all"},
 		{Hosts: []string{"agents.example"}, Agents: []string{"Acme"}, Reason: "agents"},
 		{Hosts: []string{"time.example"}, Until: stamp(now.Add(time.Second)), Reason: "time"},
 		{Hosts: []string{"over.example"}, Until: stamp(now), Reason: "over"},
@@ -141,7 +142,14 @@ func TestPolicyExempt(t *testing.T) {
 		{"http://paths.example", "/Open/", "", ""},
 		{"http://paths.example", "/a?x=1", "", "paths.example: paths"},
 		{"http://paths.example", "/caf%C3%A9/menu", "", "paths.example: paths"},
+		{"http://paths.example", "/caf%c3%a9/menu", "", "paths.example: paths"},
+		{"http://paths.example", "/%C3%9C/~ann", "", "paths.example: paths"},
+		{"http://paths.example", "/%C3%9c/%7Eann", "", "paths.example: paths"},
+		{"http://paths.example", "/%C3%BC/~ann", "", ""},
+		{"http://paths.example", "/%6fpen/x", "", "paths.example: paths"},
+		{"http://paths.example", "/open%2fx", "", ""},
 		{"http://paths.example", "", "", ""}, // a tunnel
+		{"http://all.paths.example", "", "", ""},
 		{"http://paths.example", "/other", "", ""},
 		// A path that origins resolve to another place does not have the prefix.
 		{"http://paths.example", "/open/../private", "", ""},

@@ -2,9 +2,6 @@ package robotstxt
 
 import "slices"
 
-// Canonical returns the form in which a target is compared.
-func Canonical(target string) string { return string(appendTarget(nil, target)) }
-
 // IsCanonical is the shortcut for targets that are their own canonical form.
 var IsCanonical = isCanonical
 

@@ -28,9 +28,7 @@ func (g Group) match(target string, implied bool) Match {
 	if g.name == nil {
 		return m
 	}
-	if !isCanonical(target) {
-		target = string(appendTarget(nil, target))
-	}
+	target = Canonical(target)
 	if implied && target == "/robots.txt" {
 		return m
 	}
@@ -165,13 +163,19 @@ func (p Pattern) Match(target string) bool {
 	if p.text == "" {
 		return false
 	}
-	if !isCanonical(target) {
-		target = string(appendTarget(nil, target))
-	}
-	return p.rule.matches(p.text, &targets{target})
+	return p.rule.matches(p.text, &targets{Canonical(target)})
 }
 
 const upperHex = "0123456789ABCDEF"
+
+// Canonical returns the form in which a target is compared. Targets that RFC 3986 section 6.2.2
+// calls equivalent have the same form.
+func Canonical(target string) string {
+	if isCanonical(target) {
+		return target
+	}
+	return string(appendTarget(nil, target))
+}
 
 // isCanonical reports whether a target is its own canonical form, which nearly all are.
 func isCanonical(t string) bool {
