@@ -287,6 +287,9 @@ func (s Stop) Canonical() (Stop, error) {
 		}
 	case StopAgentHost:
 		agent, hosts := s.parts()
+		if !strings.Contains(s.Value, "@") {
+			return Stop{}, fmt.Errorf("%q: want AGENT@PATTERN", escape.Cut(s.Value, maxText))
+		}
 		_, err := agent.Canonical()
 		hosts, wrong := hosts.Canonical()
 		if err = cmp.Or(err, wrong); err != nil {

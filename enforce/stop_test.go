@@ -315,4 +315,8 @@ func TestStopOfAnAgentAtAHost(t *testing.T) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
+	err := k.Set(Stop{Scope: StopAgentHost, Value: "curl"})
+	if want := `adding a stop: "curl": want AGENT@PATTERN`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
