@@ -40,6 +40,11 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*authority, error) {
 	never := false
 	ca, ok := pki.CAs[authorityID]
 	if !ok {
+		for id := range pki.CAs {
+			if id != caddypki.DefaultCAID { // perhaps its name is mistyped
+				logger.Warn("pki has a ca, but none with the name robots: the gateway makes its own, which clients must trust", zap.String("ca", id))
+			}
+		}
 		ca = &caddypki.CA{
 			Name: "Crawlgate", RootCommonName: "Crawlgate Root CA", IntermediateCommonName: "Crawlgate Intermediate CA",
 			InstallTrust: &never,

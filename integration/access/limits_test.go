@@ -182,6 +182,17 @@ func TestMissingListenerWrapper(t *testing.T) {
 	}
 }
 
+// TestMistypedAuthority checks that the gateway warns of an authority that it does not use.
+func TestMistypedAuthority(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"robot": 1, "robots": 0, "local": 0} {
+		g := rig.New(t, rig.Config{Global: "pki {\nca " + name + " {\nname Acme\n}\n}"})
+		if n := strings.Count(g.Stderr.String(), "none with the name robots"); n != want {
+			t.Errorf("ca %s: %d warnings, want %d: %s", name, n, want, g.Stderr)
+		}
+	}
+}
+
 // heldSite starts a site that answers /held when the test ends, and everything else at once.
 func heldSite(t *testing.T) (site *httptest.Server, held chan struct{}) {
 	t.Helper()
