@@ -128,6 +128,12 @@ func TestFollowKeys(t *testing.T) {
 				t.Errorf("step %d: keys %v, log %v", i, keys, said)
 			}
 		}
+		writeKeys(t, two, webbotauth.Keys{newKey(t)}.Private())
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if keys := a.Signer.Keys(); keys[0].ID != second.ID {
+			t.Errorf("the other agent has given the key up, but the keys are %v", keys)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,10 @@ const (
 	// restless is how many looks a file may change before it is read nevertheless.
 	restless = 10
 )
+
+// ErrElsewhere is a part, without text, of an error of parse whose cause may go away without a change
+// of the file. The file is parsed again at each look.
+var ErrElsewhere = errors.New("")
 
 // Watched is the value of a file, as it was when it could be read last. It is safe for concurrent
 // use.
@@ -118,6 +123,9 @@ func (f *Watched[T]) read() (news bool, err error) {
 	}
 	v, err := f.parse(data)
 	if err != nil {
+		if errors.Is(err, ErrElsewhere) {
+			f.seen = nil
+		}
 		return false, fmt.Errorf("%s: %w", f.path, err)
 	}
 	f.value.Store(&v)
