@@ -134,7 +134,7 @@ var (
 
 // CacheConfig bounds the rulesets in memory, and how long one is used.
 type CacheConfig struct {
-	// MaxSize is the memory for rulesets, in bytes. Default: 256 MiB.
+	// MaxSize is the memory for rulesets, in bytes: at least 1 MiB. Default: 256 MiB.
 	MaxSize int64 `json:"max_size,omitempty"`
 	// TTL is the longest time that a ruleset is used without a new fetch, at most 24h (RFC 9309
 	// section 2.4). An origin's Cache-Control may ask for less, down to 5 minutes or to a shorter

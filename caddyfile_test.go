@@ -82,6 +82,7 @@ func TestBadEngine(t *testing.T) {
 		{"store file a b", 3, `option "store" of robots takes at most 2 arguments, found 3`},
 
 		{"cache 1h", 3, `option "cache" of robots takes no argument, found 1`},
+		{"cache {\nmax_size 256\n}", 4, `robots: cache: max_size is below 1 MiB: rulesets would be dropped at once`},
 		{"cache {\nmax_size many\n}", 4, `option "max_size" of cache: "many" is not a size such as 500KiB or 256MiB`},
 		{"cache {\nttl soon\n}", 4, `option "ttl" of cache: "soon" is not a duration such as 10s, 5m or 24h`},
 		{"cache {\nttl 0\n}", 4, `option "ttl" of cache: "0" is zero; leave the option out to get its default`},

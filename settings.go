@@ -34,6 +34,7 @@ import (
 const (
 	maxRetain          = 100 * 365 * 24 * time.Hour
 	minRetainMax       = 16 << 20
+	minCacheSize       = 1 << 20
 	maxFetchTimeout    = 5 * time.Minute
 	defaultRate        = "5/s"
 	defaultBurst       = 5
@@ -179,6 +180,8 @@ func fetchPolicy(c *CacheConfig, f *FetchConfig) (fetch.Policy, error) {
 	}
 	d := p.Complete()
 	switch first := cmp.Or(p.RetryMin, d.RetryMin); {
+	case c.MaxSize > 0 && c.MaxSize < minCacheSize:
+		return p, errors.New("cache: max_size is below 1 MiB: rulesets would be dropped at once")
 	case p.TTL > d.TTL:
 		return p, fmt.Errorf("cache: ttl %s is above %s, the longest that RFC 9309 section 2.4 permits", p.TTL, d.TTL)
 	case p.RetryMax > 0 && first > p.RetryMax:
