@@ -90,6 +90,8 @@ func (o Option) checkArgs(args []string) error {
 		return fmt.Errorf("takes at least %s, found %d", arguments(o.Min), n)
 	case o.Max >= 0 && n > o.Max:
 		return fmt.Errorf("takes at most %s, found %d", arguments(o.Max), n)
+	case n > 1 && slices.ContainsFunc(args[:n-1], func(arg string) bool { return strings.HasSuffix(arg, ",") }):
+		return errors.New("has a comma between arguments: want a space alone")
 	case slices.Contains(args, ""): // of a variable that is not set; as a value it would mean the default
 		return errors.New("has an empty argument: give a value, or leave the option out")
 	}

@@ -36,7 +36,7 @@ func Fields(dst any, names map[string]string, special Grammar) Grammar {
 	return g
 }
 
-var placeholder = regexp.MustCompile(`\{(env|file|system)\.`)
+var placeholder = regexp.MustCompile(`\{(env|file|system|http|vars)\.`)
 
 // optionOf returns the option for a field, unless it needs a special one.
 func optionOf(value reflect.Value, name string, names map[string]string) (opt Option, ok bool) {
