@@ -152,6 +152,7 @@ func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ addr, want string }{
 		{"64:ff9b::10.1.2.3", "10.1.2.3"},
+		{"64:ff9b::10.1.2.3%eth0", "10.1.2.3"},
 		{"2002:0a01:0203::1", "10.1.2.3"},
 		{"2001:0:4136:e378:8000:63bf:3fff:fdd2", "192.0.2.45"}, // RFC 4380 section 4's own form
 		{"::10.1.2.3", "10.1.2.3"},

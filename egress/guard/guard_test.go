@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,7 +25,12 @@ func TestGuardAllow(t *testing.T) {
 	}{
 		{"nil", "8.8.8.8:443", ClassPublic},
 		{"nil", "127.0.0.1:443", "loopback"},
+		{"zero", "8.8.8.8:79", ClassPort},
 		{"zero", "8.8.8.8:80", ClassPublic},
+		{"zero", "8.8.8.8:81", ClassPort},
+		{"zero", "8.8.8.8:442", ClassPort},
+		{"zero", "8.8.8.8:443", ClassPublic},
+		{"zero", "8.8.8.8:444", ClassPort},
 		{"zero", "8.8.8.8:1024", ClassPublic},
 		{"zero", "8.8.8.8:65535", ClassPublic},
 		{"zero", "8.8.8.8:1023", ClassPort},
@@ -81,6 +87,7 @@ func TestGuardListener(t *testing.T) {
 	listeners := map[string]Listener{
 		"10.0.0.5:3128": ListenerGateway, "10.0.0.5:2019": ListenerOther, "10.0.0.5:8080": ListenerSite, "10.0.0.5:81": ListenerUnknown,
 		"10.0.0.6:8080": ListenerSite, "8.8.8.8:8080": ListenerSite, "8.8.8.8:3128": ListenerGateway,
+		"[64:ff9b::a00:7]:2019": ListenerOther,
 	}
 	var public bool
 	listener := func(ap netip.AddrPort, isPublic bool) Listener {
@@ -102,6 +109,7 @@ func TestGuardListener(t *testing.T) {
 		{wide, "8.8.8.8:8080", ClassOwn},
 		{wide, "[::ffff:10.0.0.5]:2019", ClassOwn},
 		{wide, "[64:ff9b::10.0.0.5]:2019", ClassOwn}, // NAT64 leads to this machine
+		{wide, "[64:ff9b::10.0.0.7]:2019", ClassOwn}, // an address of this machine itself
 		{wide, "[2002:a00:5::]:3128", ClassOwn},
 		{named, "10.0.0.5:3128", ClassOwn},
 		{named, "10.0.0.5:2019", ClassOwn},
@@ -114,15 +122,37 @@ func TestGuardListener(t *testing.T) {
 	for _, tt := range tests {
 		checkRefusal(t, tt.target, tt.guard.Allow(netip.MustParseAddrPort(tt.target)), tt.want)
 	}
-	for target, want := range map[string]bool{"8.8.8.8:80": true, "10.0.0.5:80": false, "168.63.129.16:80": false} {
+	// For an address with an IPv4 address inside, the last call is about that one.
+	for target, want := range map[string]bool{
+		"8.8.8.8:80": true, "10.0.0.5:80": false, "168.63.129.16:80": false, "[2002:808:808::]:80": true, "[2002:a00:6::]:80": false,
+	} {
 		if _ = wide.Allow(netip.MustParseAddrPort(target)); public != want {
 			t.Errorf("%s: public %t, want %t", target, public, want)
 		}
 	}
 	for target, want := range map[string]Class{
 		"10.0.0.5:3128": ClassOwn, "10.0.0.5:2019": ClassOwn, "10.0.0.5:8080": ClassPublic, "10.0.0.5:81": ClassPublic, "10.0.0.9:80": ClassPublic,
+		"[::ffff:10.0.0.5]:2019": ClassOwn, "[64:ff9b::10.0.0.5%eth0]:2019": ClassOwn,
 	} {
 		checkRefusal(t, "an upstream proxy at "+target, (&Guard{Listener: listener}).NotOwn(netip.MustParseAddrPort(target)), want)
+	}
+}
+
+// TestAllowFTP checks that port 21 (RFC 959 section 8) is open beside the ports for HTTP, but that
+// it opens no address.
+func TestAllowFTP(t *testing.T) {
+	t.Parallel()
+	g := &Guard{Listener: func(ap netip.AddrPort, _ bool) Listener {
+		if ap.String() == "8.8.4.4:21" {
+			return ListenerGateway
+		}
+		return NoListener
+	}}
+	for target, want := range map[string]Class{
+		"8.8.8.8:21": ClassPublic, "8.8.8.8:443": ClassPublic, "8.8.8.8:20": ClassPort, "8.8.8.8:22": ClassPort,
+		"10.0.0.1:21": "private", "169.254.169.254:21": ClassMetadata, "8.8.4.4:21": ClassOwn,
+	} {
+		checkRefusal(t, target, g.AllowFTP(netip.MustParseAddrPort(target)), want)
 	}
 }
 
@@ -130,13 +160,17 @@ func TestGuardListener(t *testing.T) {
 // method, whatever wraps it.
 func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 	t.Parallel()
-	wrapped := &url.Error{Op: "Get", URL: "http://h/", Err: &ForbiddenError{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Class: "private"}}
-	marked, ok := errors.AsType[interface {
-		error
-		Forbidden() string
-	}](wrapped)
-	if !ok || marked.Forbidden() != "forbidden_address" {
-		t.Errorf("%v is not recognized as a refused address", wrapped)
+	for class, want := range map[Class]string{
+		"private": "forbidden_address", ClassMixed: "forbidden_address", ClassPort: "forbidden_port", ClassOwn: "own_listener",
+	} {
+		wrapped := &url.Error{Op: "Get", URL: "http://h/", Err: &ForbiddenError{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Class: class}}
+		marked, ok := errors.AsType[interface {
+			error
+			Forbidden() string
+		}](wrapped)
+		if !ok || marked.Forbidden() != want {
+			t.Errorf("%v is not recognized as %s", wrapped, want)
+		}
 	}
 }
 
@@ -190,6 +224,22 @@ func TestParsePortRange(t *testing.T) {
 			t.Errorf("ParsePortRange(%q) = %v, want an error", in, got)
 		} else if !strings.Contains(err.Error(), "reading port range") {
 			t.Errorf("ParsePortRange(%q): %v does not name the operation", in, err)
+		}
+	}
+}
+
+func TestParsePrefixes(t *testing.T) {
+	t.Parallel()
+	got, err := ParsePrefixes("ranges", []string{"10.0.0.0/8", "192.0.2.1", "::ffff:192.0.2.2", "fd00::1"})
+	if want := prefixes("10.0.0.0/8", "192.0.2.1/32", "192.0.2.2/32", "fd00::1/128"); err != nil || !slices.Equal(got, want) {
+		t.Errorf("ParsePrefixes = %v, %v, want %v", got, err, want)
+	}
+	for in, want := range map[string]string{
+		"10.0.0.1/8": `ranges "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`,
+		"intranet":   `ranges "intranet": not an address range such as 10.0.0.0/8`,
+	} {
+		if got, err := ParsePrefixes("ranges", []string{in}); err == nil || err.Error() != want {
+			t.Errorf("ParsePrefixes(%q) = %v, %v, want the error %s", in, got, err, want)
 		}
 	}
 }
