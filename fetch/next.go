@@ -85,8 +85,8 @@ func (p Policy) lifetime(out Outcome) time.Duration {
 
 func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
 	// A run that begins in the future, or before the epoch, was dated by a wrong clock. To start it
-	// again is safe: it only delays what the end of the run permits.
-	if !r.Failing() || r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
+	// again is safe: it only delays what the end of the run permits. Without a run, the time is zero.
+	if r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
 		r.UnreachableSince, r.Attempts = now, 0
 	}
 	r.Attempts = min(max(r.Attempts, 0), math.MaxInt32-2) + 1
