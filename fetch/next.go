@@ -26,7 +26,9 @@ import (
 // Pauses between attempts double from RetryMin to RetryMax with a jitter that follows from the
 // origin, the run and the attempt. Retry-After, up to a day, makes a pause longer, never shorter.
 func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
-	now = now.UTC() // without its monotonic reading: see wall
+	// UTC drops the monotonic reading, which stands still while a machine sleeps and does not survive
+	// a restart. Records age by the wall clock.
+	now = now.UTC()
 	if _, known := r.Text(); known && out.Kind == KindAbsent && out.Cause == CauseSoft404 {
 		out = Outcome{Cause: CauseStatus, Detail: "says not found, but had rules", Status: out.Status, Hops: out.Hops, Retried: out.Retried}
 	}

@@ -131,7 +131,6 @@ var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 //   - Everything else, such as a good answer past its TTL that nobody tried to renew:
 //     nothing. Callers that answer requests ask [Policy.Fresh] first, with the same now.
 func (p Policy) Access(r Record, now time.Time) Access {
-	now = wall(now)
 	switch {
 	case p.usable(&r, now):
 		return p.goodAccess(&r)
@@ -202,7 +201,6 @@ func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 // (at most RetryMax). In this second half, [Policy.RefreshDue] calls for an attempt that nobody has
 // to wait for. After that, the last attempt is too old to refuse a request because of it.
 func (p Policy) Fresh(r Record, now time.Time) bool {
-	now = wall(now)
 	if p.usable(&r, now) {
 		return true
 	}
@@ -217,7 +215,6 @@ func (p Policy) Fresh(r Record, now time.Time) bool {
 // RefreshDue reports whether an attempt is worth making at now: for a good answer from 80 % of its
 // TTL, after a failure from NextAttempt on.
 func (p Policy) RefreshDue(r Record, now time.Time) bool {
-	now = wall(now)
 	if r.Failing() {
 		return !now.Before(r.retryAt(now))
 	}
@@ -242,7 +239,6 @@ func (p Policy) RefreshAt(r Record) time.Time {
 // All other records are returned unchanged. Access, Fresh, RefreshDue and Next call it themselves.
 // Settle is for callers that show a record.
 func (p Policy) Settle(r Record, now time.Time) Record {
-	now = wall(now)
 	if r.State == StateUnreachable || !r.Failing() || p.usable(&r, now) {
 		return r
 	}
@@ -300,7 +296,3 @@ func (r *Record) retryAt(now time.Time) time.Time {
 	}
 	return r.NextAttempt
 }
-
-// wall drops the monotonic reading, which stands still while a machine sleeps and does not survive
-// a restart: records age by the wall clock.
-func wall(t time.Time) time.Time { return t.Round(0) }
