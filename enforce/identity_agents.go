@@ -294,7 +294,7 @@ func (a *Agent) compileSources() error {
 		if !p.IsValid() || p != p.Masked() {
 			return fmt.Errorf("from: %s is not a range", p)
 		}
-		if p.Addr().Is4In6() && p.Bits() >= 96 {
+		if p.Addr().Is4In6() { // a range, so it has at least 96 bits
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 		}
 		a.from = append(a.from, p)

@@ -59,7 +59,7 @@ func company(t *testing.T, allow bool) *Identifier {
 		{Name: "beta", Credentials: []string{"be"}, UserAgents: []string{"BetaBot", "Mozilla/* (compatible; BetaClassic/*"}},
 		{Name: "gamma", Credentials: []string{"ga"}, From: prefixes(t, "10.3.0.0/16")},
 		{Name: "delta", ClientCertificates: []string{"delta.corp"}},
-		{Name: "office", From: prefixes(t, "10.5.0.0/16", "2001:db8:5::/48")},
+		{Name: "office", From: prefixes(t, "10.5.0.0/16", "2001:db8:5::/48", "2001:db8:6::1/128", "::ffff:10.7.0.0/112")},
 		{Name: "office-news", From: prefixes(t, "10.5.0.0/16"), UserAgents: []string{"OfficeNews"}},
 		{Name: "Open", Tokens: []string{"OpenBot", "Open"}},
 		{Name: "mybot"},
@@ -140,6 +140,9 @@ var identityCases = []struct {
 
 	// Sources.
 	{name: "range", e: Sender{Source: netip.MustParseAddr("10.5.200.1"), UserAgent: "curl/8"}, agent: "office", by: "source"},
+	{name: "range of one IPv6 address", e: Sender{Source: netip.MustParseAddr("2001:db8:6::1")}, agent: "office", by: "source"},
+	{name: "beside a range of one IPv6 address", e: Sender{Source: netip.MustParseAddr("2001:db8:6::2")}, reason: ReasonCredentialsMissing, open: "accepted"},
+	{name: "range written as IPv4-mapped", e: Sender{Source: netip.MustParseAddr("10.7.1.1")}, agent: "office", by: "source"},
 	{name: "range, IPv6 with zone", e: Sender{Source: netip.MustParseAddr("2001:db8:5::1%eth0")}, agent: "office", by: "source"},
 	{name: "range and User-Agent go before range", e: Sender{Source: netip.MustParseAddr("10.5.1.1"), UserAgent: "OfficeNews/1"}, agent: "office-news", by: "source+user_agent"},
 	{name: "range, other's User-Agent", e: Sender{Source: netip.MustParseAddr("10.5.1.1"), UserAgent: "OpenBot/1"}, agent: "office", reason: ReasonUserAgentConflict, detail: `the source is that of agent "office"`},
