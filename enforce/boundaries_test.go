@@ -193,6 +193,12 @@ func TestExpires(t *testing.T) {
 	if !acmeWith(t, b).Config.Closes(day.AddDate(0, -1, 0)).Equal(day) {
 		t.Error("Closes does not return the day of expiry")
 	}
+	b.Windows = []string{"20:00-02:00"}
+	for now, want := range map[time.Time]time.Time{day.Add(-3 * time.Hour): day, day.Add(-23 * time.Hour): day.Add(-22 * time.Hour)} {
+		if got := acmeWith(t, b).Config.Closes(now); !got.Equal(want) {
+			t.Errorf("with a window, Closes at %s returns %s, want %s", now, got, want)
+		}
+	}
 }
 
 // TestBoundaryErrors checks that impossible boundaries are errors.

@@ -18,6 +18,7 @@ func TestNewIdentifierRefuses(t *testing.T) {
 		"long name":            {[]Agent{{Name: long}}, []string{"longer than 64"}},
 		"name with blank":      {[]Agent{{Name: "a b"}}, []string{`"a b"`, "visible ASCII"}},
 		"name not ASCII":       {[]Agent{{Name: "é"}}, []string{"visible ASCII"}},
+		"name with DEL":        {[]Agent{{Name: "a\x7f"}}, []string{"visible ASCII"}},
 		"name twice":           {[]Agent{{Name: "News"}, {Name: "news", Credentials: []string{"u"}}}, []string{`"news" is given twice`}},
 		"token *":              {[]Agent{{Name: "a", Tokens: []string{"*"}}}, []string{`agent "a"`, `"*" is not a product token`}},
 		"token empty":          {[]Agent{{Name: "a", Tokens: []string{""}}}, []string{`""`}},
