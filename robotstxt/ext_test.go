@@ -521,6 +521,7 @@ func TestExt_VisitTime(t *testing.T) {
 		{"User-agent: a\nVisit-time: 0600-0845", "a", "0600-0845 2"},
 		{"User-agent: a\nVISIT-TIME:2200 - 0600 # at night", "a", "2200-0600 2"},
 		{"User-agent: a\nVisit-time: 0000-2400", "a", "0000-2400 2"},
+		{"User-agent: a\nVisit-time: 0059-2359", "a", "0059-2359 2"},
 		{"User-agent: a\nVisit-time: 0100-0200\nVisit-time: 0300-0400", "a", "0100-0200 2"},
 		{"User-agent: a\nVisit-time: 100-200\nVisit-time: 0300-0400", "a", "0300-0400 3"},
 		{"User-agent: a\nUser-agent: b\nVisit-time: 0300-0400", "a", "0300-0400 3"},
