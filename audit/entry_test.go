@@ -33,6 +33,7 @@ func TestReadEntry(t *testing.T) {
 		{`2026/11/21 12:00:00.000	INFO	handled request	{"robots":{}}`, true, false},
 		{"1.79526240025e+09\t\x1b[34mINFO\x1b[0m\thandled request\t{\"robots\":{}}\n", true, false},
 		{"<6>2026/11/21 12:00:00.250\tINFO\t{\"robots\":{}}", true, false},
+		{"\ufeff{\"robots\":{}}\r\n", true, false},
 		{`2026/11/21 12:00:00.000	INFO	the robots are here`, false, true},
 		{``, false, false},
 		{" \r\n", false, false},

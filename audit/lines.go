@@ -344,9 +344,10 @@ func readEntry(line []byte) (e entry, err error) {
 }
 
 // objectOf returns the JSON object of a line, without the prefix of Caddy's encoders: console
-// writes time, level, logger and message, journald a level such as <6>.
+// writes time, level, logger and message, journald a level such as <6>. An editor may have put a
+// byte order mark first.
 func objectOf(line []byte) []byte {
-	line = bytes.TrimSpace(line)
+	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff")))
 	if len(line) > 3 && line[0] == '<' && line[2] == '>' {
 		line = line[3:]
 	}
