@@ -28,6 +28,6 @@ func (a *auditor) doubt(l *Line, f Finding, agent *AgentTotals) bool {
 // is about an earlier time.
 func (a *auditor) refute(l *Line) {
 	a.doubts = slices.DeleteFunc(a.doubts, func(d doubt) bool {
-		return d.line.series == l.series && d.line.Robots.Origin == l.Answer.Origin && d.line.followsByTime()
+		return d.line.Robots.Origin == l.Answer.Origin && d.line.followsByTime()
 	})
 }

@@ -18,6 +18,7 @@ type histories struct {
 	forgotten int64
 	learned   int64         // how many versions, so far
 	lost      map[int]int64 // by series: learned, when lines were missing last
+	series    int           // how many there are
 }
 
 func newHistories(most int) *histories {
@@ -135,16 +136,21 @@ func (l *Line) Then(agent string) iter.Seq[*Version] {
 }
 
 // followsByTime reports whether the line rests on the version that was in force by its time. A
-// collector may have changed the order of the lines.
+// collector may have changed the order of the lines, or split a log into several.
 func (l *Line) followsByTime() bool {
 	r, at := l.Robots, l.Robots.DecidedAt.Time()
-	var last *Version
-	for _, x := range l.histories.byKey[historyKey{l.series, r.Gateway, r.Origin, r.FetchedAs}] {
-		if !x.From.After(at.Add(clockSlack)) && (last == nil || !x.From.Before(last.From)) {
-			last = &x
+	for series := range l.histories.series {
+		var last *Version
+		for _, x := range l.histories.byKey[historyKey{series, r.Gateway, r.Origin, r.FetchedAs}] {
+			if !x.From.After(at.Add(clockSlack)) && (last == nil || !x.From.Before(last.From)) {
+				last = &x
+			}
+		}
+		if last != nil && last.holds(r, at.Add(-clockSlack)) {
+			return true
 		}
 	}
-	return last != nil && last.holds(r, at.Add(-clockSlack))
+	return false
 }
 
 // checkHistory compares the answer that a line rests on with the log's lines about its origin at

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -142,6 +143,30 @@ func TestHistoryOfSeveralLogs(t *testing.T) {
 	} {
 		if r := auditLogs(t, Config{Texts: store}, tt.logs...); len(r.findings) != tt.want || r.totals.NotProvable[CauseHistory] != 0 {
 			t.Errorf("%d findings, want %d: %+v", len(r.findings), tt.want, r.totals)
+		}
+	}
+}
+
+// TestHistoryOfASplitLog checks that the lines of a gateway may be in several logs, and that those
+// of another gateway prove nothing.
+func TestHistoryOfASplitLog(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	l := sampleLines(t, store)["allowed"].at(noon.Add(time.Minute))
+	site, sha := l["robots"].(object)["origin"].(string), l["robots"].(object)["sha256"].(string)
+	other := store.keep("User-agent: *\nDisallow:\n")
+	for gateway, want := range map[string]int{"": 0, "gw2": 1} {
+		var logs [][]Source
+		for _, text := range []string{
+			logOf(t, answered(-60, robotscache.Answer{Origin: site, Status: 200, State: "rules", SHA256: other}), l),
+			logOf(t, answered(0, robotscache.Answer{Origin: site, Status: 200, State: "rules", SHA256: sha, Gateway: gateway})),
+		} {
+			logs = append(logs, []Source{{"log", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}})
+		}
+		var found []Finding
+		_, err := Run(t.Context(), Config{Texts: store}, logs, func(f Finding) { found = append(found, f) }, func(f Fault) { t.Error(f) })
+		if err != nil || len(found) != want {
+			t.Errorf("gateway %q: %v, %+v, want %d findings", gateway, err, found, want)
 		}
 	}
 }

@@ -114,6 +114,7 @@ func Read(ctx context.Context, logs [][]Source, line func(*Line), fault func(Fau
 // each calls f for each line of the logs, with the histories of robots.txt up to that line.
 func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line)) error {
 	var seen twins
+	h.series = len(logs)
 	for l := range byTime(logs) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
