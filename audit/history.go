@@ -97,7 +97,7 @@ func (h *histories) learn(series int, a *robotscache.Answer, at Place) {
 // continues reports whether the next version is the same answer as x.
 func (x *Version) continues(next *Version) bool {
 	return x.State == next.State && x.SHA256 == next.SHA256 && x.Status == next.Status &&
-		x.UnreachableSince.Equal(next.UnreachableSince) && !next.From.After(x.Until)
+		x.UnreachableSince.Equal(next.UnreachableSince) && !next.From.Before(x.From) && !next.From.After(x.Until)
 }
 
 // badAnswer says why a line about a robots.txt is invalid. It is empty for a valid one.

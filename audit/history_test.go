@@ -223,6 +223,10 @@ func TestHistoryInAnyOrder(t *testing.T) {
 			t.Errorf("%v, and one that rests on an older text: %+v", order, r.findings)
 		}
 	}
+	held := rests(30).with("decided_at", float64(noon.Unix())+10)
+	if r := auditLogs(t, Config{Texts: store}, logOf(t, text(-60, other), text(20, own), text(0, own), held)); len(r.findings) > 0 || r.totals.Replayed != 1 {
+		t.Errorf("a later line about the same text first: %+v", r.findings)
+	}
 }
 
 // TestAnswers checks that a line about a robots.txt that contradicts itself or its text is found.
