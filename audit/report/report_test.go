@@ -523,6 +523,11 @@ func TestCSV(t *testing.T) {
 	if !strings.Contains(seen, "'=cmd();") || !strings.Contains(seen, "'+1;") {
 		t.Error(seen)
 	}
+	for _, text := range []string{"-1", "@x", "\t=1", "\r=1", "\n=1", "＝1"} {
+		if got := cell(text); got != "'"+text {
+			t.Errorf("cell(%q) = %q", text, got)
+		}
+	}
 }
 
 // TestHTML checks that the page is self-contained, and that no text of a log becomes markup.
