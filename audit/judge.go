@@ -82,7 +82,7 @@ func (a *auditor) judge(l *Line) (v verdict) {
 // malformed request has no URL.
 func (a *auditor) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	r := e.Robots
-	if r.Origin == "" && bases[r.Reason] != onRules && bases[r.Reason] != onState && r.Decision != enforce.OutcomeAllow && r.SentAt <= 0 {
+	if r.Origin+r.RobotsURL == "" && bases[r.Reason] != onRules && bases[r.Reason] != onState && r.Decision != enforce.OutcomeAllow && r.SentAt <= 0 {
 		return t, true
 	}
 	var err error

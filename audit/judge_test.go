@@ -119,6 +119,7 @@ func TestTampering(t *testing.T) {
 		{"allowed", changes{"origin": "http://other.example"}, KindTarget},
 		{"exception", changes{"origin": nil}, KindTarget},
 		{"off", changes{"origin": nil}, KindTarget},
+		{"operator", changes{"origin": nil}, KindTarget},
 		{"allowed", changes{"robots_url": "http://other.example/robots.txt"}, KindTarget},
 		{"allowed", changes{"path_visible": false}, KindImpossible},
 		{"allowed", changes{"schema": 3}, KindSchema},
