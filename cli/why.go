@@ -104,7 +104,7 @@ func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status 
 		return exitError, err
 	}
 	if len(lines) == 0 {
-		s.complain("there is no such line")
+		s.complain("there is no such line about a request")
 		return max(status, exitNo), nil
 	}
 	if c.json {
