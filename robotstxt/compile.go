@@ -56,7 +56,6 @@ func (p *parser) nameKeys() []nameKey {
 		l := &p.names[i]
 		if isWildcard(l.value) {
 			keys = append(keys, nameKey{text: l.value[:1], nameLine: l})
-			continue
 		}
 		letters, word := trimLetters(l.value), trimToken(l.value)
 		if len(letters) > 0 && len(letters) <= maxToken {

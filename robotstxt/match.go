@@ -120,12 +120,10 @@ func matches(pattern, t string, end bool) bool {
 		return !end || t == ""
 	}
 	if end {
-		last := strings.LastIndexByte(rest, '*')
-		tail := rest[last+1:]
+		tail := rest[strings.LastIndexByte(rest, '*')+1:]
 		if !strings.HasSuffix(t, tail) {
 			return false
 		}
-		t, rest = t[:len(t)-len(tail)], rest[:max(last, 0)]
 	}
 	for rest != "" {
 		var segment string
@@ -182,7 +180,7 @@ func isCanonical(t string) bool {
 	if t == "" || t[0] != '/' {
 		return false
 	}
-	for i := 0; i < len(t); i++ {
+	for i := range len(t) {
 		class := byteClass[t[i]]
 		if class&(classPercent|classIllegal|classFragment) == 0 {
 			continue
@@ -191,7 +189,6 @@ func isCanonical(t string) bool {
 		if !ok || isUnreserved(c) || t[i+1] >= 'a' || t[i+2] >= 'a' {
 			return false
 		}
-		i += 2
 	}
 	return true
 }
@@ -305,11 +302,10 @@ func appendForm[T ~string | ~[]byte](dst []byte, s T, f form, isRule bool) []byt
 func looseForm[T ~string | ~[]byte](s T) form {
 	var f form
 	query := false
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c, escaped := s[i], false
 		if e, ok := escapeAt(s, i); ok {
 			c, escaped = e, true
-			i += 2
 		}
 		if c == '$' || c == '*' && escaped {
 			f |= formSpecial
