@@ -201,6 +201,9 @@ func TestExt_IndexHTML(t *testing.T) {
 		{"Disallow: /\nAllow: /x/index.html", "/x/index.html", "allow 3", "allow 3"},
 		{"Disallow: /\nAllow: /x/index.htm?y", "/x/", "deny 2", "allow 3"},
 		{"Disallow: /\nAllow: /x/index.html", "/x/y", "deny 2", "deny 2"},
+		{"Disallow: /\nAllow: /index.html", "/", "deny 2", "allow 3"},
+		{"Disallow: /*x/\nAllow: /x/index.html", "/x/", "deny 2", "allow 3"}, // /x/$ has the same length
+		{"Disallow: /**x/\nAllow: /x/index.html", "/x/", "deny 2", "deny 2"},
 		{"Disallow: /\nAllow: /x/index.html", "/x", "deny 2", "deny 2"},
 		{"Disallow: /\nAllow: /x/index.php", "/x/", "deny 2", "deny 2"},
 		{"Disallow: /x/zz\nAllow: /*/index.html", "/x/zz/", "deny 2", "deny 2"},
@@ -532,6 +535,7 @@ func TestExt_VisitTime(t *testing.T) {
 		{"User-agent: a\nVisit-time: 0600-0600", "a", ""},
 		{"User-agent: a\nVisit-time: 2400-0600", "a", ""},
 		{"User-agent: a\nVisit-time: 0600-2401", "a", ""},
+		{"User-agent: a\nVisit-time: 0059-0800", "a", "0059-0800 2"},
 		{"User-agent: a\nVisit-time: 0660-0800", "a", ""},
 		{"User-agent: a\nVisit-time: 06:00-08:00", "a", ""},
 		{"User-agent: a\nVisit-time: 0600 0800", "a", ""},

@@ -111,6 +111,7 @@ func TestPreferencesDoNotAllocate(t *testing.T) {
 
 func TestPattern(t *testing.T) {
 	t.Parallel()
+	const longestLine = 8*2083 - 1 // as in Google's parser
 	for _, c := range []struct {
 		pattern, target string
 		want            bool
@@ -123,13 +124,15 @@ func TestPattern(t *testing.T) {
 		{"*", "/", true},
 		{"*$", "/x", true},
 		{"/a", "/A", false},
+		{"/$", "#a", true},
+		{"/" + strings.Repeat("a", longestLine-1), "/", false},
 	} {
 		p, ok := robotstxt.ParsePattern(c.pattern)
 		if got := p.Match(c.target); !ok || got != c.want {
 			t.Errorf("%s %s: got %v, %v", c.pattern, c.target, got, ok)
 		}
 	}
-	for _, bad := range []string{"", "a", "a/*", "/" + strings.Repeat("a", 17_000)} {
+	for _, bad := range []string{"", "a", "a/*", "/" + strings.Repeat("a", longestLine)} {
 		if p, ok := robotstxt.ParsePattern(bad); ok || p.Match("/") {
 			t.Errorf("ParsePattern accepts %.20q", bad)
 		}

@@ -360,6 +360,8 @@ func TestRFC9309_2_2_3_LiteralSpecials(t *testing.T) {
 		{"a raw $ before *", disallow("/a$*"), "a", "/a%24b", "deny 2"},
 		{"a raw $ behind a wildcard", disallow("/*.$b"), "a", "/x.%24b", "deny 2"},
 		{"a closing $ is no byte", disallow("/a$"), "a", "/a%24", "allow -"},
+		{"another escape after %24", disallow("/%24%2C"), "a", "/$%2C", "deny 2"},
+		{"another escape after %24, negative", disallow("/%24%2C"), "a", "/$%3C", "allow -"},
 		{"together with a query", disallow("/%24?u=/"), "a", "/$?u=%2F", "deny 2"},
 	})
 }

@@ -23,6 +23,7 @@ func TestProductToken(t *testing.T) {
 		{"lftp/4.9.2", "lftp"},
 		{"Lynx/2.9.0dev.12 libwww-FM/2.14 SSL-MM/1.4.1 GNUTLS/3.7.8", "Lynx"},
 		{"w3m/0.5.3+git20230121", "w3m"},
+		{"a~b/1.0", "a"},
 		{"Axel/2.17.11 (linux-gnu)", "Axel"},
 		{"HTTPie/3.2.1", "HTTPie"},
 		{"python-requests/2.28.1", "python-requests"},
