@@ -120,6 +120,7 @@ func TestParseKeysRefuses(t *testing.T) {
 		with(func(*jwk) {})[:60]:                "no JSON Web Key",
 		with(func(*jwk) {}) + "x":               "something follows",
 		"{}":                                    "it has no keys",
+		`{"keys":[` + one + `,` + one + `]}`:    "it is there twice",
 		`{"keys":[]}`:                           "it has no keys",
 		`{"keys":[` + many + `]}`:               "more than 16",
 		`{"keys":[` + many[:len(many)/2] + `]}`: "",

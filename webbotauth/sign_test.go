@@ -183,8 +183,22 @@ func TestSign(t *testing.T) {
 		if _, err := s.Sign(r, form, now); err != nil || r.Header.Get("Signature") == first {
 			t.Errorf("%s: two requests have the same signature (error %v)", form, err)
 		}
-		if r.Host = "other.example"; verified(t, r, key) {
-			t.Errorf("%s: the signature verifies for another authority", form)
+		for _, change := range []struct {
+			what  string
+			forms string // those that cover it
+			do    func(*http.Request)
+		}{
+			{"authority", "dictionary string", func(r *http.Request) { r.Host = "other.example" }},
+			{"method", "dictionary", func(r *http.Request) { r.Method = http.MethodPost }},
+			{"path", "dictionary", func(r *http.Request) { r.URL.Path, r.URL.RawPath = "/b", "" }},
+			{"agent", "dictionary string", func(r *http.Request) {
+				r.Header.Set("Signature-Agent", strings.Replace(agent, "bot", "other", 1))
+			}},
+		} {
+			other := r.Clone(t.Context())
+			if change.do(other); strings.Contains(change.forms, string(form)) && verified(t, other, key) {
+				t.Errorf("%s: the signature verifies for another %s", form, change.what)
+			}
 		}
 	}
 }
@@ -240,6 +254,7 @@ func TestParseDirectory(t *testing.T) {
 		"https://bot.example.com" + WellKnown: "https://bot.example.com",
 		"http://bot.example.com":              "", "https://": "", "bot.example.com": "", "https://u@bot.example.com": "", "https://bot.example.com/x": "",
 		"https://bot.example.com?x": "", "https://bot.example.com#x": "", "https://b\"t.example.com": "", "https://böt.example.com": "",
+		"https://[fe80::1%25%20]": "",
 	} {
 		if got, err := ParseDirectory(text); got != want || (err == nil) != (want != "") {
 			t.Errorf("ParseDirectory(%s) = %q, %v", text, got, err)
