@@ -156,6 +156,44 @@ func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 	}
 }
 
+// TestWithholdWhatURLsMisses checks user information in spellings without "://", and in Host.
+func TestWithholdWhatURLsMisses(t *testing.T) {
+	t.Parallel()
+	f := Fields{}
+	r := &http.Request{Method: http.MethodGet, Host: "u:p@h", RequestURI: "/", Header: http.Header{
+		"Referer": {"http://h/", "http:/u:p@h/"}, "Location": {"//u:p@h/"}, "X-Own": {"//u:p@h/"},
+	}}
+	f.Withhold(r, false)
+	want := http.Header{"Referer": {"http://h/", "http:/REDACTED@h/"}, "Location": {"//REDACTED@h/"}, "X-Own": {"//u:p@h/"}}
+	if r.Host != "h" || !maps.EqualFunc(r.Header, want, slices.Equal) {
+		t.Errorf("host %q and %v, want h and %v", r.Host, r.Header, want)
+	}
+	if !PutBack(r) {
+		t.Error("PutBack finds no user information")
+	}
+}
+
+// TestWithholdOfOtherRequests checks that a request to the gateway itself keeps its fields, because
+// nothing would put them back.
+func TestWithholdOfOtherRequests(t *testing.T) {
+	t.Parallel()
+	r := &http.Request{Method: http.MethodGet, Host: "h", RequestURI: "/?u=http://u:p@h", Header: http.Header{"X-Own": {"a"}}}
+	Fields{"X-Own": {}}.Withhold(r, false)
+	if r.Header.Get("X-Own") != "a" || r.RequestURI != "/?u=http://u:p@h" || PutBack(r) {
+		t.Errorf("%s with %v, want it unchanged", r.RequestURI, r.Header)
+	}
+}
+
+func TestHideSent(t *testing.T) {
+	t.Parallel()
+	h := http.Header{"X-Own": {"a"}, "X-Late": {"b"}, "Trailer": {"X-Late"}, "Date": {"c"}}
+	Fields{"X-Own": {}, "X-Late": {}}.HideSent(h)
+	want := http.Header{"X-Own": {Mark}, "X-Late": {"b"}, "Trailer": {"X-Late"}, "Date": {"c"}}
+	if !maps.EqualFunc(h, want, slices.Equal) {
+		t.Errorf("%v, want %v", h, want)
+	}
+}
+
 // FuzzWithhold reads requests. It checks that no secret is left in what Caddy sees, that all fields
 // are restored, and that all user information which net/url recognizes is found.
 func FuzzWithhold(f *testing.F) {
