@@ -350,3 +350,34 @@ func TestErrorText(t *testing.T) {
 		}
 	}
 }
+
+// TestParseSite checks that only a URL of a whole site, or of its robots.txt, names an origin.
+func TestParseSite(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"http://h": "http://h", "HTTP://H:80/": "http://h", "https://h:8443/robots.txt": "https://h:8443", "http://h:1": "http://h:1",
+		"http://h/page": "", "http://h/robots.txt/": "", "http://h/?q": "", "http://h/#f": "", "http://h:0": "", "http://h:65536": "", "h": "",
+	} {
+		if o, err := origin.ParseSite(url); (err == nil) != (want != "") || err == nil && o.String() != want {
+			t.Errorf("ParseSite(%s) = %s, %v, want %q", url, o, err, want)
+		}
+	}
+}
+
+// TestUnmarshalText checks that an origin is read in the spelling of MarshalText alone, so that no
+// key names an origin twice.
+func TestUnmarshalText(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{
+		"http://h": true, "https://h:8443": true, "http://[::1]:81": true,
+		"http://H": false, "http://h:80": false, "http://h/": false, "h": false, "": false,
+	} {
+		var o origin.Origin
+		if err := o.UnmarshalText([]byte(text)); (err == nil) != ok {
+			t.Errorf("%q: error %v", text, err)
+		}
+		if got, err := o.MarshalText(); err != nil || ok && string(got) != text || !ok && !o.IsZero() {
+			t.Errorf("%q becomes %q, %v", text, got, err)
+		}
+	}
+}
