@@ -70,6 +70,9 @@ func TestAllowCovers(t *testing.T) {
 			t.Errorf("at %v, %v are in force, want %d", at, got, want)
 		}
 	}
+	if ahead := k.InForce(now.Add(-time.Minute), 0); len(ahead) != 0 { // the issuer's clock is ahead
+		t.Errorf("with exceptions off, %v are in force before they were issued", ahead)
+	}
 	if short, none := k.InForce(now, time.Hour), k.InForce(now, 0); len(short) != 2 || !short[0].Until.Equal(now.Add(time.Hour)) || len(none) != 0 || len(k.List()) != 2 {
 		t.Errorf("with a limit of an hour %v, with exceptions off %v", short, none)
 	}
