@@ -274,6 +274,8 @@ func TestBadGateway(t *testing.T) {
 			`robots: agent "A:1": from "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`,
 		},
 		{"mode off\nagent A:1 {\nrate 1/s\n}", 4, `robots: agent "A:1": its name is not a product token: give it a token`},
+		{"connect tunnel *.example\nconnect tunnel a.example\nconnect deny *.b.example", 5, `robots: connect deny: "*.b.example" is never reached, because "*.example" comes first`},
+		{"connect tunnel *:443\nconnect deny a.example\nconnect deny b.example:443", 5, `robots: connect deny: "b.example:443" is never reached, because "*:443" comes first`},
 		{"agent A {\nuser_agent a, b\n}", 4, `option "user_agent" of agent A has a comma between arguments: want a space alone`},
 		{"agent \"\"", 3, `option "agent" of robots has an empty argument: give a value, or leave the option out`},
 		{"agent A {\nhosts_file \"\"\n}", 4, `option "hosts_file" of agent A has an empty argument: give a value, or leave the option out`},

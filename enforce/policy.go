@@ -250,6 +250,12 @@ func (p HostPattern) Match(o origin.Origin) bool {
 	}
 }
 
+// covers reports whether each origin that matches other matches p too.
+func (p HostPattern) covers(other HostPattern) bool {
+	below := strings.HasPrefix(p.key, ".") && strings.HasSuffix(other.key, p.key)
+	return (p.port == 0 || p.port == other.port) && (p.key == "*" || p.key == other.key || below)
+}
+
 // String returns the pattern in its one canonical spelling, "" for the zero value.
 func (p HostPattern) String() string {
 	host := p.key

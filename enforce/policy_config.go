@@ -166,6 +166,11 @@ func (p *Policy) addConnect(rule ConnectRule, last bool) error {
 		if slices.ContainsFunc(p.connect, func(r connectRule) bool { return r.host == host }) {
 			return fmt.Errorf("%q is given twice", host)
 		}
+		for _, r := range p.connect {
+			if r.choice != rule.Choice && r.host.covers(host) {
+				return fmt.Errorf("%q is never reached, because %q comes first", host, r.host)
+			}
+		}
 		p.connect = append(p.connect, connectRule{host, rule.Choice})
 	}
 	return nil

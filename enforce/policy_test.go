@@ -63,7 +63,7 @@ func TestPolicyConnect(t *testing.T) {
 	p := mustPolicy(t, PolicyConfig{
 		ConnectDefault: ConnectDeny,
 		Connect: []ConnectRule{
-			{Choice: ConnectTunnel, Hosts: []string{"*.bank.example"}},
+			{Choice: ConnectTunnel, Hosts: []string{"*.bank.example:443"}},
 			{Choice: ConnectDeny, Hosts: []string{"www.bank.example", "*:8443"}},
 			{Hosts: []string{"payroll.example"}},
 			{Choice: ConnectIntercept},
@@ -72,7 +72,7 @@ func TestPolicyConnect(t *testing.T) {
 	for url, want := range map[string]Connect{
 		"https://example.com":           ConnectIntercept,
 		"https://www.bank.example":      ConnectTunnel, // by the first rule, not the closest
-		"https://www.bank.example:8443": ConnectTunnel,
+		"https://www.bank.example:8444": ConnectDeny,
 		"https://example.com:8443":      ConnectDeny,
 		"https://payroll.example":       ConnectDeny, // no rule
 	} {
