@@ -84,7 +84,7 @@ func (k *agentKeys) claim(a *enforce.Agent, keys webbotauth.Keys) error {
 		}
 		for _, key := range keys {
 			if slices.ContainsFunc(theirs, func(t webbotauth.SigningKey) bool { return t.ID == key.ID }) {
-				return fmt.Errorf("key %s is also agent %q's: each agent needs its own key%w", key, other.Name, follow.ErrElsewhere)
+				return follow.Elsewhere(fmt.Errorf("key %s is also agent %q's: each agent needs its own key", key, other.Name))
 			}
 		}
 	}

@@ -19,9 +19,11 @@ const (
 	restless = 10
 )
 
-// ErrElsewhere is a part, without text, of an error of parse whose cause may go away without a change
-// of the file. The file is parsed again at each look.
-var ErrElsewhere = errors.New("")
+// Elsewhere marks an error of parse whose cause may go away without a change of the file. The file
+// is parsed again at each look.
+func Elsewhere(err error) error { return elsewhere{err} }
+
+type elsewhere struct{ error }
 
 // Watched is the value of a file, as it was when it could be read last. It is safe for concurrent
 // use.
@@ -33,6 +35,7 @@ type Watched[T any] struct {
 	seen  os.FileInfo // the file that was read last
 	next  os.FileInfo // the file that the last look found instead
 	looks int         // that found a change since the last read
+	again bool        // the last read failed for a reason elsewhere
 }
 
 // Open reads a file of at most limit bytes, and looks for changes until ctx ends. A file that
@@ -98,10 +101,10 @@ func (f *Watched[T]) read() (news bool, err error) {
 		return false, err
 	}
 	if same(f.seen, info) {
-		f.looks = 0
-		return false, nil
-	}
-	if f.looks++; f.seen != nil && !same(f.next, info) && f.looks < restless {
+		if f.looks = 0; !f.again {
+			return false, nil
+		}
+	} else if f.looks++; f.seen != nil && !same(f.next, info) && f.looks < restless {
 		f.next = info
 		return false, nil
 	}
@@ -117,15 +120,12 @@ func (f *Watched[T]) read() (news bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", f.path, err)
 	}
-	f.seen, f.looks = info, 0
+	f.seen, f.looks, f.again = info, 0, false
 	if int64(len(data)) > f.limit {
 		return false, fmt.Errorf("%s: is larger than %d bytes", f.path, f.limit)
 	}
 	v, err := f.parse(data)
-	if err != nil {
-		if errors.Is(err, ErrElsewhere) {
-			f.seen = nil
-		}
+	if _, f.again = errors.AsType[elsewhere](err); err != nil {
 		return false, fmt.Errorf("%s: %w", f.path, err)
 	}
 	f.value.Store(&v)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -162,6 +163,56 @@ func TestUnfinished(t *testing.T) {
 		if f.Value() != text {
 			t.Errorf("a file without rest was not read: %q", f.Value())
 		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestElsewhere checks that a file is parsed again while the cause of its error lies elsewhere, and
+// that a new one is still not read before it is at rest.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "keys")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var taken atomic.Bool
+		f, err := Open(ctx, name, 1000, func(data []byte) (string, error) {
+			if string(data) == "two" && taken.Load() {
+				return "", Elsewhere(errors.New("another has it"))
+			}
+			return string(data), nil
+		}, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := func(n int, want string) {
+			t.Helper()
+			time.Sleep(time.Duration(n) * every)
+			synctest.Wait()
+			if f.Value() != want {
+				t.Errorf("the value is %q, want %q", f.Value(), want)
+			}
+		}
+		taken.Store(true)
+		write("two")
+		look(3, "one")
+		write("half")
+		look(1, "one")
+		write("half and half")
+		look(1, "one")
+		look(1, "half and half")
+		write("two")
+		look(3, "half and half")
+		taken.Store(false)
+		look(1, "two")
 		cancel()
 		synctest.Wait()
 	})
