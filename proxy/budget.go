@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/crawlgate/crawlgate/budget"
-	"github.com/crawlgate/crawlgate/origin"
 )
 
 // spending is what an exchange has used of its agent's budget.
@@ -23,8 +22,8 @@ const countEvery = 64 << 10
 
 // spend counts the request in the budget of its agent. kept says that it counts even if nothing is
 // sent. The caller must call settle.
-func (x *exchange) spend(o origin.Origin, kept bool) error {
-	taken, err := x.site.Engine.TakeBudget(x.ctx, x.identity.Config, o.Host)
+func (x *exchange) spend(kept bool) error {
+	taken, err := x.site.Engine.TakeBudget(x.ctx, x.identity.Config, x.target.Origin.Host)
 	if err == nil {
 		x.budget = &spending{taken: taken, kept: kept}
 		x.sent.Tell = x.tell

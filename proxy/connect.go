@@ -32,8 +32,7 @@ const (
 // exchange's.
 type connect struct {
 	*exchange
-	origin origin.Origin
-	opens  *tunnel // what requests inside inherit
+	opens *tunnel // what requests inside inherit
 	// relisted is closed when a file of hosts changes after the decision began.
 	relisted <-chan struct{}
 	client   *egress.Tunnel // nil until the CONNECT is accepted
@@ -59,7 +58,8 @@ func (x *exchange) connect() error {
 		x.decision.Origin = o
 		return x.fail(enforce.ReasonConnectDenied, "the handler runs outside of a server")
 	}
-	c := &connect{exchange: x, origin: o, opens: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}, relisted: s.Identifier.Relisted()}
+	x.target.Origin = o
+	c := &connect{exchange: x, opens: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}, relisted: s.Identifier.Relisted()}
 	// A blind tunnel shows no more about the client than its CONNECT.
 	id := s.Identifier.Opaque(x.ctx, c.opens.from)
 	own := o.Host == enforce.OwnHost && s.minter != nil
@@ -84,9 +84,9 @@ func (x *exchange) connect() error {
 
 // openBlind opens a tunnel that is relayed unseen if the client speaks TLS in it.
 func (c *connect) openBlind() error {
-	if c.origin.Port == httpPort {
+	if c.target.Origin.Port == httpPort {
 		// With a server of plain HTTP, a fetch over https would wait for the handshake.
-		c.decision = c.site.Enforcer.DecideOpening(c.identity, c.origin)
+		c.decision = c.site.Enforcer.DecideOpening(c.identity, c.target.Origin)
 	} else {
 		c.decide(c.ctx)
 	}
@@ -94,7 +94,7 @@ func (c *connect) openBlind() error {
 		return c.refuse()
 	}
 	// A failure to connect can be reported only before the 200.
-	if c.decision.Allowed && c.origin.Port == httpsPort && !c.dialOrigin() {
+	if c.decision.Allowed && c.target.Origin.Port == httpsPort && !c.dialOrigin() {
 		c.settle()
 		return c.refuse()
 	}
@@ -173,7 +173,7 @@ func (c *connect) hangUp() {
 // inside returns what requests inside know about their tunnel.
 func (c *connect) inside() *egress.ConnectContext {
 	return &egress.ConnectContext{
-		Host: c.origin.Host, Port: c.origin.Port, Outer: c.r, Minter: c.site.minter, Value: c.opens,
+		Host: c.target.Origin.Host, Port: c.target.Origin.Port, Outer: c.r, Minter: c.site.minter, Value: c.opens,
 	}
 }
 
@@ -184,7 +184,7 @@ func (c *connect) servePlain() {
 	}
 	if d := &c.decision; !d.PathVisible {
 		waited := d.Wait
-		*d = c.site.Enforcer.DecidePlain(c.identity, c.origin)
+		*d = c.site.Enforcer.DecidePlain(c.identity, c.target.Origin)
 		d.Wait = waited
 	}
 	c.decision.Detail = enforce.DetailPlain
@@ -215,7 +215,7 @@ func (c *connect) intercept() {
 // decide applies the rules for the tunnel once the client speaks TLS.
 func (c *connect) decide(ctx context.Context) {
 	ctx, step := startStep(ctx, spanDecide)
-	c.decision = c.site.Enforcer.DecideTunnel(ctx, c.identity, c.origin)
+	c.decision = c.site.Enforcer.DecideTunnel(ctx, c.identity, c.target.Origin)
 	step.decided(&c.decision)
 }
 
@@ -225,7 +225,7 @@ func (c *connect) decide(ctx context.Context) {
 func (c *connect) relay() {
 	ctx, done := endingWith(c.ctx, c.site.tunnels.cut)
 	defer done()
-	if c.origin.Port == httpPort { // opened before its rules were known
+	if c.target.Origin.Port == httpPort { // opened before its rules were known
 		c.decide(ctx)
 		c.noteStop()
 	}
@@ -233,7 +233,7 @@ func (c *connect) relay() {
 		return // it was accepted for plain HTTP only; the log says why TLS is refused
 	}
 	name, err := c.client.ServerName(ctx, firstByte)
-	_, toAddress := c.origin.Addr() // a handshake with an address has no server name (RFC 6066 section 3)
+	_, toAddress := c.target.Origin.Addr() // a handshake with an address has no server name (RFC 6066 section 3)
 	switch {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))
@@ -272,7 +272,7 @@ func (c *connect) relay() {
 // permits no address as a server name, but some clients send one.
 func (c *connect) named(serverName string) bool {
 	o, err := origin.FromAuthority("https", serverName)
-	return err == nil && o.Host == c.origin.Host
+	return err == nil && o.Host == c.target.Origin.Host
 }
 
 // ended reports whether the gateway ended a context of the tunnel.
@@ -300,10 +300,9 @@ func (c *connect) end(err error) {
 func (c *connect) dialOrigin() (connected bool) {
 	var err error
 	if c.identity.Config.HasBudget() {
-		err = c.spend(c.origin, false)
+		err = c.spend(false)
 	}
 	if err == nil {
-		c.target = origin.Target{Origin: c.origin}
 		err = c.pace()
 	}
 	if err != nil {
@@ -311,7 +310,7 @@ func (c *connect) dialOrigin() (connected bool) {
 		return false
 	}
 	_, step := startStep(c.ctx, spanDial)
-	conn, err := c.site.Engine.Transport.DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
+	conn, err := c.site.Engine.Transport.DialTunnel(c.ctx, c.target.Origin.Host, c.target.Origin.Port)
 	if err != nil {
 		failure := egress.ClassifyDial(err)
 		step.endFailed(reasonOf(failure), failure)

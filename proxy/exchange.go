@@ -40,7 +40,7 @@ type exchange struct {
 	own       bool        // a request for the gateway itself, without a decision
 	early     bool        // the client came back before its Retry-After was over
 	identity  enforce.Identity
-	target    origin.Target
+	target    origin.Target // of a CONNECT, only the origin
 	decision  enforce.Decision
 	message   string      // the refusal in a line, if it was refused
 	clock     string      // the key of the host's clock, once it was asked for a slot
@@ -62,30 +62,29 @@ type exchange struct {
 // turn and sends.
 func (x *exchange) proxy(next caddyhttp.Handler) error {
 	s := x.site
-	target, err := origin.NewTarget(x.r.URL)
-	if err != nil {
+	var err error
+	if x.target, err = origin.NewTarget(x.r.URL); err != nil {
 		return x.fail(enforce.ReasonBadTarget, err.Error())
 	}
-	x.target = target
 	x.identify()
 	x.early = engine.CameEarly(x.identity.Agent, x.r)
-	if x.ctx, x.entry, err = s.Engine.EnterRequest(x.ctx, target.Origin, x.identity.StopName()); err != nil {
-		return x.refuseExcess(x.identity, target.Origin, err.Error())
+	if x.ctx, x.entry, err = s.Engine.EnterRequest(x.ctx, x.target.Origin, x.identity.StopName()); err != nil {
+		return x.refuseExcess(x.identity, x.target.Origin, err.Error())
 	}
 	defer x.entry.Leave()
 	if x.decide(); !x.decision.Allowed {
 		return x.refuse()
 	}
 	x.show("")
-	itself := enforce.FetchesRobotsTxt(x.r.Method, target.Path)
+	itself := enforce.FetchesRobotsTxt(x.r.Method, x.target.Path)
 	if x.identity.Config.HasBudget() {
-		if err := x.spend(target.Origin, itself); err != nil {
+		if err := x.spend(itself); err != nil {
 			return x.refuseSlot(err)
 		}
 		defer x.settle()
 	}
 	if itself {
-		return x.serveRobotsTxt(target)
+		return x.serveRobotsTxt()
 	}
 	if err := x.pace(); err != nil {
 		return x.refuseSlot(err)

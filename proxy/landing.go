@@ -284,9 +284,9 @@ func sections(text string) (all [][]string) {
 // crawler reads is what the gateway obeys, and the site is asked once for all of them. If the
 // site's record is unreachable, the answer is 503. Every robots.txt client understands this as
 // "nothing may be crawled", which is what the gateway enforces.
-func (x *exchange) serveRobotsTxt(target origin.Target) error {
+func (x *exchange) serveRobotsTxt() error {
 	ctx := x.ctx
-	entry, source, now, err := x.site.Enforcer.Lookup(ctx, target.Origin, x.identity)
+	entry, source, now, err := x.site.Enforcer.Lookup(ctx, x.target.Origin, x.identity)
 	if err != nil {
 		return x.fail(enforce.LookupFailure(ctx, err))
 	}

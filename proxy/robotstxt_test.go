@@ -44,10 +44,11 @@ func TestAgeOfRobotsTxt(t *testing.T) {
 		entry := robotscache.NewEntry(fetch.Record{Origin: target.Origin, State: tt.state, Cause: fetch.CauseDNS, FetchedAt: tt.fetched}, robotscache.Interpretation{})
 		w := httptest.NewRecorder()
 		x := &exchange{
-			site: &Site{SitePolicy: &engine.SitePolicy{Enforcer: &enforce.Enforcer{Rules: known{entry}}}},
-			w:    w, r: httptest.NewRequestWithContext(t.Context(), "GET", "http://a.example/robots.txt", nil), ctx: t.Context(),
+			site:   &Site{SitePolicy: &engine.SitePolicy{Enforcer: &enforce.Enforcer{Rules: known{entry}}}},
+			target: target,
+			w:      w, r: httptest.NewRequestWithContext(t.Context(), "GET", "http://a.example/robots.txt", nil), ctx: t.Context(),
 		}
-		if err := x.serveRobotsTxt(target); err != nil {
+		if err := x.serveRobotsTxt(); err != nil {
 			t.Fatal(err)
 		}
 		if age := w.Header().Get("Age"); age != tt.age || x.decision.Source != robotscache.SourceStore || !x.decision.FetchedAt.Equal(tt.fetched) {

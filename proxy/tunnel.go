@@ -99,7 +99,7 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc, exempt
 		}
 		if s.Life.Err() == nil {
 			relisted = s.Identifier.Relisted() // before the boundaries are checked, so that no change is missed
-			if s.Enforcer.Beyond(agent, c.origin, http.MethodConnect) != nil {
+			if s.Enforcer.Beyond(agent, c.target.Origin, http.MethodConnect) != nil {
 				end(errBeyond)
 				return
 			}
@@ -122,9 +122,9 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc, exempt
 // stillAllowed reports whether a site would open the tunnel for the same agent without looking
 // inside.
 func (c *connect) stillAllowed(ctx context.Context, s *engine.SitePolicy) bool {
-	if s.Operator.Connect(c.origin) == enforce.ConnectIntercept || !enforce.ClientAllowed(s.Clients, c.opens.from.Source) {
+	if s.Operator.Connect(c.target.Origin) == enforce.ConnectIntercept || !enforce.ClientAllowed(s.Clients, c.opens.from.Source) {
 		return false
 	}
 	id := s.Identifier.Opaque(ctx, c.opens.from)
-	return id.StopName() == c.identity.StopName() && s.Enforcer.DecideTunnel(ctx, id, c.origin).Allowed
+	return id.StopName() == c.identity.StopName() && s.Enforcer.DecideTunnel(ctx, id, c.target.Origin).Allowed
 }

@@ -83,7 +83,7 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 			}
 			from := enforce.Sender{UserAgent: "acme/1", Source: netip.MustParseAddr("127.0.0.1")}
 			o := origin.Origin{Scheme: "https", Host: "site.example", Port: 443}
-			c := &connect{exchange: &exchange{identity: id.Opaque(life, from)}, origin: o, opens: &tunnel{home: site, from: from}, relisted: id.Relisted()}
+			c := &connect{exchange: &exchange{identity: id.Opaque(life, from), target: origin.Target{Origin: o}}, opens: &tunnel{home: site, from: from}, relisted: id.Relisted()}
 			if !c.stillAllowed(life, site) {
 				t.Fatalf("%s: the tunnel would not be opened", tt.name)
 			}
@@ -137,7 +137,7 @@ func TestBlindTunnelEndsWithItsException(t *testing.T) {
 			site := &engine.SitePolicy{Life: life, Identifier: id, Operator: operator, Enforcer: enforcer}
 			from := enforce.Sender{UserAgent: "acme/1", Source: netip.MustParseAddr("127.0.0.1")}
 			o := origin.Origin{Scheme: "https", Host: "site.example", Port: 443}
-			c := &connect{exchange: &exchange{identity: id.Opaque(life, from)}, origin: o, opens: &tunnel{home: site, from: from}, relisted: id.Relisted()}
+			c := &connect{exchange: &exchange{identity: id.Opaque(life, from), target: origin.Target{Origin: o}}, opens: &tunnel{home: site, from: from}, relisted: id.Relisted()}
 			ctx, end := context.WithCancelCause(life)
 			go c.watch(ctx, end, enforcer.DecideTunnel(ctx, c.identity, o).Reason == enforce.ReasonException)
 			time.Sleep(time.Hour - 1)
