@@ -73,7 +73,7 @@ type meter struct {
 	dry       bool // nothing is left, neither here nor in the pool
 	idle      bool // not used since the last sweep
 	release   bool // the next draw returns held
-	unsure    bool // the pool may have lost what was drawn, and no draw has restored it yet
+	unsure    bool // the pool may have lost its count, and no draw has restored it
 	uncounted bool
 	drawing   *draw         // in progress, or nil
 	gave      chan struct{} // a request or another gateway has returned something

@@ -53,10 +53,10 @@ func subscribers(s *redistest.Server) (n int) {
 	return n
 }
 
-// reported waits until Redis knows again that 120 requests were drawn. Until then it counts too few.
+// reported waits until Redis knows of 120 draws. Until then it counts too few.
 func reported(t *testing.T, s *redistest.Server) {
 	t.Helper()
-	redistest.Eventually(t, "the other gateway reports what it drew", func() bool {
+	redistest.Eventually(t, "Redis to know of 120 draws", func() bool {
 		lines := strings.Split(s.Say("HGETALL "+word(s.Say("KEYS *budget*"), 1)), "\r\n")
 		for i, line := range lines {
 			if n := 0; line == "requests" || strings.HasPrefix(line, "host ") {
